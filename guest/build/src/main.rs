@@ -1,0 +1,3 @@
+//! Builds the policies of the workspace into components.
+
+fn main() {}

@@ -1,0 +1,51 @@
+//! The local disk, as far as a node needs it: a data directory with a few files that are written
+//! whole, one file that a database writes at random, and a lock.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A local disk. All calls block: use them at start, or from a thread that may wait.
+pub trait Disk: Send + Sync {
+    /// Makes a directory and those above it, flushed.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Names in a directory, sorted.
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Reads a whole file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Puts a whole file in place of what is there, in one step that survives a power cut: written
+    /// aside, flushed, renamed, the directory flushed.
+    fn write_atomic(&self, path: &Path, contents: &[u8]) -> io::Result<()>;
+    /// Opens for reading and writing at random; created when absent and `create`.
+    fn open(&self, path: &Path, create: bool) -> io::Result<Box<dyn DiskFile>>;
+    /// Renames a file over another, the directory flushed.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Deletes a file; absent is fine.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Takes the lock of a data directory, or fails at once when another process has it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
+}
+
+/// An open file.
+pub trait DiskFile: Send + Sync + Debug {
+    /// Length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Reads exactly the buffer's length at `offset`.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+    /// Writes all at `offset`.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Cuts or extends (with zeros).
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Flushes data and length to the medium.
+    fn sync(&self) -> io::Result<()>;
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// A held lock; released when dropped and when the process ends.
+pub trait Lock: Send + Sync {
+    /// The kernel's boot id, the device and the inode of the lock file.
+    fn identity(&self) -> (String, u64, u64);
+}

@@ -1,0 +1,1 @@
+//! Fakes: a clock that a test moves, an in-memory network and disk.

@@ -1,0 +1,3 @@
+//! The binary `headwater`. Everything is in `host/node`; start there at `cli/mod.rs`.
+
+fn main() {}

@@ -1,0 +1,4 @@
+//! Tests of whole clusters of real processes.
+
+#[test]
+fn t() {}
