@@ -1,1 +1,3 @@
-//! placeholder
+//! One node: HTTP front end, streams, admin API, command line.
+
+pub mod stream;
