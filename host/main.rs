@@ -1,3 +1,5 @@
 //! The binary `headwater`. Everything is in `host/node`; start there at `cli/mod.rs`.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    headwater_node::cli::main()
+}
