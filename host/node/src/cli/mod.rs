@@ -3,13 +3,19 @@
 //! One file for each group of commands; `serve.rs` is the node itself, the others are clients.
 //! Data goes to stdout, everything else to stderr.
 
+pub mod client;
+mod cluster;
+mod dev;
 mod exit;
 pub mod logging;
+mod policy;
 mod serve;
+mod table;
 
 pub use exit::Exit;
 
 use clap::{Parser, Subcommand};
+use headwater_env::Env;
 use std::process::ExitCode;
 
 /// Durable, append-only streams over HTTP. Placement and routing are a replaceable WebAssembly
@@ -23,8 +29,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run a cluster on this machine, each node a process of its own.
+    Dev(dev::DevArgs),
     /// Run a node.
     Serve(Box<crate::config::ServeArgs>),
+    #[command(flatten)]
+    Cluster(cluster::ClusterCommand),
+    /// Push, list, activate and roll back policies.
+    Policy(policy::PolicyArgs),
 }
 
 /// Runs the command line of this process.
@@ -51,8 +63,12 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(command: Command) -> Exit {
+    let env = Env::real();
     let done = match command {
+        Command::Dev(args) => dev::run(args, env).await,
         Command::Serve(args) => serve::run(*args).await,
+        Command::Cluster(command) => cluster::run(command, env).await,
+        Command::Policy(args) => policy::run(args, env).await,
     };
     done.unwrap_or_else(|e| {
         eprintln!("headwater: {e:#}");

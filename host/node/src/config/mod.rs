@@ -62,7 +62,7 @@ pub struct ServeArgs {
     #[arg(long, env = "HEADWATER_EVICT_AFTER", value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub evict_after: Duration,
     /// End with exit code 4 when the session was evicted or sealed, instead of registering again.
-    #[arg(long, env = "HEADWATER_NO_REJOIN")]
+    #[arg(long, env = "HEADWATER_NO_REJOIN", value_parser = clap::builder::FalseyValueParser::new())]
     pub no_rejoin: bool,
     /// An open stream that nobody asks for is closed after this time.
     #[arg(long, env = "HEADWATER_IDLE_CLOSE", value_name = "TIME", default_value = "10m", value_parser = duration)]

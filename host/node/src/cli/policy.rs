@@ -1,0 +1,100 @@
+//! `headwater policy`: push, list, activate, roll back on a running cluster, and `check` without one.
+
+use super::Exit;
+use super::client::{AdminArgs, AdminClient};
+use super::table::{field, json, table};
+use anyhow::Context;
+use bytes::Bytes;
+use clap::{Args, Subcommand};
+use headwater_env::Env;
+use http::Method;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// The flags of `headwater policy`.
+#[derive(Args, Clone, Debug)]
+pub struct PolicyArgs {
+    #[command(subcommand)]
+    command: PolicyCommand,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum PolicyCommand {
+    /// The policies of the cluster, and on which nodes they are ready.
+    List,
+    /// Give the cluster a component. It decides nothing until it is activated.
+    Push {
+        /// The component.
+        file: PathBuf,
+        /// A name for people.
+        #[arg(long)]
+        name: String,
+    },
+    /// Let a policy decide from now on.
+    Activate {
+        /// Its digest, the beginning of it, or its name (the newest one of the name).
+        policy: String,
+    },
+    /// Go back to the policy that was active before.
+    Rollback,
+}
+
+/// Runs one of them.
+pub async fn run(args: PolicyArgs, env: Env) -> anyhow::Result<Exit> {
+    let client = AdminClient::new(env.clone(), &args.admin)?;
+    let as_json = args.admin.json;
+    match args.command {
+        PolicyCommand::List => list(&client, as_json).await?,
+        PolicyCommand::Push { file, name } => {
+            let component =
+                env.disk.read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            let path = format!("/admin/policies/{name}");
+            let pushed = client.call(Method::PUT, &path, Bytes::from(component)).await?;
+            show(&pushed, as_json);
+        }
+        PolicyCommand::Activate { policy } => {
+            let active = client.post("/admin/policies/activate", &json!({ "digest": policy })).await?;
+            show(&active, as_json);
+        }
+        PolicyCommand::Rollback => {
+            let active = client.call(Method::POST, "/admin/policies/rollback", Bytes::new()).await?;
+            show(&active, as_json);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn show(value: &Value, as_json: bool) {
+    if as_json {
+        return json(value);
+    }
+    println!("{}", field(value, "digest"));
+}
+
+async fn list(client: &AdminClient, as_json: bool) -> anyhow::Result<()> {
+    let policies = client.get("/admin/policies").await?;
+    if as_json {
+        json(&policies);
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = policies["policies"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|policy| {
+            let digest = field(policy, "digest");
+            let state = match &digest {
+                d if policies["active"] == **d => "active",
+                d if policies["previous"] == **d => "previous",
+                _ => "",
+            };
+            let short = digest.get(..12).unwrap_or(&digest).to_owned();
+            let columns = ["name", "version", "size", "ready_on"].map(|c| field(policy, c));
+            [&[short, state.to_owned()][..], &columns].concat()
+        })
+        .collect();
+    table(&["DIGEST", "STATE", "NAME", "VERSION", "SIZE", "READY ON"], &rows);
+    Ok(())
+}
