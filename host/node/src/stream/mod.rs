@@ -3,6 +3,8 @@
 //! Reads top to bottom: [`api`] (what is asked and answered). Nothing here knows HTTP.
 
 pub mod api;
+pub mod checkpoint;
+pub mod tail;
 
 pub use api::*;
 
