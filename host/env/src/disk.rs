@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// A local disk. All calls block: use them at start, or from a thread that may wait.
 pub trait Disk: Send + Sync {
+    /// Calls never wait, so async code may make them where it is (a disk in memory).
+    fn instant(&self) -> bool {
+        false
+    }
     /// Makes a directory and those above it, flushed.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Names in a directory, sorted.

@@ -55,6 +55,24 @@ impl Env {
         self.clock.wall_ms()
     }
 
+    /// Runs code that uses the disk, or may wait for other reasons, away from the async workers. On a
+    /// disk in memory it runs where it is, so that a simulation stays in order.
+    pub async fn blocking<T, F>(&self, work: F) -> T
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        if self.disk.instant() {
+            return work();
+        }
+        match tokio::task::spawn_blocking(work).await {
+            Ok(value) => value,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // Only a runtime that is being torn down cancels: nobody is left to see a value.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
     /// Runs `future` for at most `limit`; `None` when the time is over first.
     pub async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
         tokio::select! {
