@@ -112,6 +112,22 @@ impl DataDir {
         self.identity.founder
     }
 
+    /// Whether the raft log was ever made here: whether this member may have voted.
+    pub fn has_log(&self) -> bool {
+        self.identity.log_made
+    }
+
+    /// Gives up the cluster that this directory wanted to found. Only for one that nobody else can
+    /// know of: it was never put into the store, and no log was made.
+    pub fn renounce(&mut self) -> Result<(), DirError> {
+        if self.identity.founder && !self.identity.log_made {
+            self.identity.cluster = None;
+            self.identity.founder = false;
+            self.save()?;
+        }
+        Ok(())
+    }
+
     /// The raft member's id.
     pub fn member(&self) -> u64 {
         self.identity.member
