@@ -62,6 +62,12 @@ pub enum Command {
         /// The session that is meant; another epoch of the node is not touched.
         session: Session,
     },
+    /// A replaced session that its node does not recover: its streams no longer count as placed on that
+    /// node, and close when they are recovered.
+    Disown {
+        /// The session that is meant.
+        session: Session,
+    },
     /// Registers a stream; with a body it is created, filled and perhaps closed in one step.
     CreateStream(CreateStream),
     /// Deletes a stream. Only its owner may while it is open.
@@ -288,10 +294,8 @@ pub enum Rejection {
     /// A `continues` that is not the highest epoch recorded.
     #[error("a later process of the node exists, at epoch {0}")]
     LaterProcess(Epoch),
-    /// A number below the last one, or the last one with other contents.
-    #[error(
-        "entry {number} repeats an earlier number with other contents, or is older than the last ({last})"
-    )]
+    /// A number that is not the next one, nor a repeat of the last entry.
+    #[error("entry {number} is neither a repeat of the last entry ({last}) nor the next one")]
     Number {
         /// Of the entry.
         number: u64,
@@ -333,8 +337,8 @@ pub enum Rejection {
     /// Source and target are the same.
     #[error("the stream is already on node {0}")]
     SameNode(NodeId),
-    /// The target takes nothing.
-    #[error("node {0} has no slots")]
+    /// The target takes nothing: no slots, or draining.
+    #[error("node {0} takes no streams: it has no slots or is draining")]
     NoSlots(NodeId),
     /// Nobody can take the stream.
     #[error("no node takes streams: every node has no slots, is draining or is not registered")]
@@ -361,6 +365,9 @@ pub enum Rejection {
     /// A run or its object is not well formed (empty, backwards, wrong start).
     #[error("the run is malformed")]
     MalformedRun,
+    /// The object was unlinked before: it may be gone from the store.
+    #[error("the object is no longer linked and may be deleted")]
+    UnlinkedObject(ObjectKey),
     /// The stream is closed for appends.
     #[error("the stream is closed")]
     Eof,

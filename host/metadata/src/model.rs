@@ -3,6 +3,7 @@
 //! Plain data with an order, no behaviour beyond display. Nothing here knows about IO, clocks
 //! or async. `command.rs` has the verbs, `state.rs` holds these values, `view.rs` shows them.
 
+use crate::runs::Runs;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -66,6 +67,12 @@ impl fmt::Display for Session {
 /// SHA-256 of something; displayed as hex.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// Stands for the built-in rule where a policy is named. No component has it: SHA-256 of nothing known
+    /// is all zeros.
+    pub const BUILTIN: Digest = Digest([0; 32]);
+}
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -188,7 +195,7 @@ pub struct Stream {
     /// No more appends, for ever: the protocol's `Stream-Closed`. The end is final once committed.
     pub eof: bool,
     /// Committed runs, contiguous from `start` (or from the fork's position) to `end`.
-    pub runs: imbl::Vector<Run>,
+    pub runs: Runs,
     /// What the owner must remember, as of `end`.
     pub checkpoint: Option<Checkpoint>,
     /// A recovery found a gap here: readable up to `end`, no appends until a person decides.
