@@ -1,3 +1,43 @@
-//! Builds the policies of the workspace into components.
+//! `cargo build-policies`: builds every policy of `guest/` into `guest/prebuilt/` and writes the manifest.
+//! With `--check` it builds nothing and says whether the prebuilt components belong to these sources.
 
-fn main() {}
+#![allow(clippy::disallowed_methods)]
+
+use anyhow::{Context, Result, bail};
+use headwater_guest_build::{Built, Manifest, Toolchain, Workspace, build, differences};
+
+fn main() -> Result<()> {
+    let workspace = Workspace::default();
+    match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => build_all(&workspace),
+        [flag] if flag == "--check" => check(&workspace),
+        _ => bail!("usage: cargo build-policies [--check]"),
+    }
+}
+
+fn build_all(workspace: &Workspace) -> Result<()> {
+    let toolchain = Toolchain::detect()?;
+    let mut manifest = Manifest::new(&toolchain);
+    std::fs::create_dir_all(workspace.prebuilt())?;
+    for policy in workspace.policies()? {
+        let component = build(workspace, &toolchain, &policy)?;
+        let path = workspace.component(&policy);
+        std::fs::write(&path, &component).with_context(|| format!("writing {}", path.display()))?;
+        let built = Built::describe(workspace, &policy, &component)?;
+        println!("{policy}: {} bytes, {}", built.size, built.component);
+        manifest.policies.insert(policy, built);
+    }
+    manifest.write(workspace)
+}
+
+fn check(workspace: &Workspace) -> Result<()> {
+    let found = differences(workspace)?;
+    if found.is_empty() {
+        println!("the prebuilt components belong to these sources");
+        return Ok(());
+    }
+    for difference in &found {
+        eprintln!("{difference}");
+    }
+    bail!("guest/prebuilt does not belong to these sources: run cargo build-policies")
+}
