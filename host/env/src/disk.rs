@@ -1,6 +1,7 @@
 //! The local disk, as far as a node needs it: a data directory with a few files that are written
 //! whole, one file that a database writes at random, and a lock.
 
+use bytes::Bytes;
 use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,19 @@ pub trait Disk: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Deletes a file; absent is fine.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes a new file with these contents, durably: it is absent or whole at any moment, also after a
+    /// power cut, and when this returns both the file and its name are on the medium. Directories above
+    /// are made. `AlreadyExists` when the name is taken; [`is_flush_failure`] when a flush failed, after
+    /// which nothing is known about what is on the medium.
+    fn create_new(&self, path: &Path, contents: &[Bytes]) -> io::Result<()> {
+        let _ = (path, contents);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Flushes an existing file and its name to the medium.
+    fn flush(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Takes the lock of a data directory, or fails at once when another process has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
 }
@@ -52,4 +66,22 @@ pub trait DiskFile: Send + Sync + Debug {
 pub trait Lock: Send + Sync {
     /// The kernel's boot id, the device and the inode of the lock file.
     fn identity(&self) -> (String, u64, u64);
+}
+
+/// A flush that failed: the kernel may have dropped what was not written, and a later flush would not
+/// say so.
+#[derive(Debug, thiserror::Error)]
+#[error("flush failed: {0}")]
+pub struct FlushFailed(pub io::Error);
+
+impl FlushFailed {
+    /// As an error of the disk.
+    pub fn wrap(error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), FlushFailed(error))
+    }
+}
+
+/// Whether an error of the disk is a failed flush.
+pub fn is_flush_failure(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<FlushFailed>())
 }

@@ -12,7 +12,7 @@ pub mod faults;
 mod real;
 pub mod sim;
 
-pub use disk::{Disk, DiskFile, Lock};
+pub use disk::{Disk, DiskFile, FlushFailed, Lock, is_flush_failure};
 pub use real::RealDisk;
 
 use std::future::Future;

@@ -1,12 +1,14 @@
 //! The seams over the operating system.
 
-use crate::{BoxFuture, Clock, Connection, Disk, DiskFile, Entropy, Listener, Lock, Net};
+use crate::{BoxFuture, Clock, Connection, Disk, DiskFile, Entropy, FlushFailed, Listener, Lock, Net};
+use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -111,6 +113,36 @@ impl RealDisk {
         File::open(path)?.sync_all()
     }
 
+    /// A new file beside `path`: its name ends in `#` and digits, which object stores over a folder
+    /// take for an unfinished upload.
+    fn aside(path: &Path) -> io::Result<(PathBuf, File)> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let mut aside = path.as_os_str().to_owned();
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            aside.push(format!("#{}{number:06}", std::process::id()));
+            let aside = PathBuf::from(aside);
+            match OpenOptions::new().write(true).create_new(true).open(&aside) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                other => return other.map(|file| (aside, file)),
+            }
+        }
+    }
+
+    /// Gives the file its name, unless the name is taken.
+    fn publish(aside: &Path, path: &Path) -> io::Result<()> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(CWD, aside, CWD, path, RenameFlags::NOREPLACE) {
+            // The file system does not know the flag: a hard link does the same in two steps.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                fs::hard_link(aside, path)?;
+                fs::remove_file(aside)
+            }
+            other => Ok(other?),
+        }
+    }
+
     fn parent(path: &Path) -> &Path {
         match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -175,6 +207,38 @@ impl Disk for RealDisk {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Ok(()),
         }
+    }
+
+    fn create_new(&self, path: &Path, contents: &[Bytes]) -> io::Result<()> {
+        let taken = || io::Error::new(io::ErrorKind::AlreadyExists, format!("{} exists", path.display()));
+        if fs::symlink_metadata(path).is_ok() {
+            return Err(taken());
+        }
+        let parent = Self::parent(path);
+        let (aside, mut file) = match Self::aside(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.create_dir_all(parent)?;
+                Self::aside(path)?
+            }
+            other => other?,
+        };
+        let published = contents
+            .iter()
+            .try_for_each(|part| file.write_all(part))
+            .and_then(|()| file.sync_data().map_err(FlushFailed::wrap))
+            .and_then(|()| Self::publish(&aside, path));
+        if let Err(error) = published {
+            // What is left is ignored by its name; nobody waits for this.
+            let _ = fs::remove_file(&aside);
+            return Err(if error.kind() == io::ErrorKind::AlreadyExists { taken() } else { error });
+        }
+        Self::sync_dir(parent).map_err(FlushFailed::wrap)
+    }
+
+    fn flush(&self, path: &Path) -> io::Result<()> {
+        let file = File::open(path)?;
+        file.sync_all().map_err(FlushFailed::wrap)?;
+        Self::sync_dir(Self::parent(path)).map_err(FlushFailed::wrap)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

@@ -20,6 +20,11 @@ pub fn peers() -> Path {
     Path::from("peers")
 }
 
+/// Where the probes are.
+pub fn probes() -> Path {
+    Path::from("probe")
+}
+
 /// An object made and deleted at start, to prove the store.
 pub fn probe(nonce: u128) -> Path {
     Path::from(format!("probe/{nonce:032x}"))

@@ -11,12 +11,19 @@
 pub mod cache;
 pub mod collect;
 pub mod compact;
+mod counters;
 pub mod layout;
+mod header;
+mod local;
 pub mod object;
 pub mod recover;
+mod request;
+mod s3;
 pub mod store;
 pub mod tail;
+pub mod testing;
 pub mod wal;
 
+pub use counters::{Counters, CountersSnapshot};
 pub use store::{Kind, Store, StoreError};
 pub use wal::{Permit, Record, Sink, Ticket, Wal, WalError, WalOptions};

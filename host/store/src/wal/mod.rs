@@ -5,11 +5,17 @@
 //! session's. Objects are created only if absent, and a seal at the first absent number ends the log:
 //! so after a seal nothing at or behind it is ever acknowledged.
 //!
-//! `format.rs` is the stored form, `writer.rs` the running log, `seal.rs` what ends it.
+//! `writer.rs` is the handle of a running log, `flusher.rs` its task, `upload.rs` one object of it,
+//! `format.rs` the stored form, `seal.rs` what ends it.
 
+mod counters;
+mod flusher;
+pub(crate) mod format;
 pub mod seal;
+mod upload;
 mod writer;
 
+pub use counters::WalCountersSnapshot;
 pub use writer::{Permit, Ticket, Wal};
 
 use bytes::Bytes;
@@ -109,3 +115,6 @@ pub enum WalError {
     #[error("the write-ahead log is shut down")]
     Shutdown,
 }
+
+#[cfg(test)]
+mod wal_test;

@@ -1,37 +1,109 @@
-//! The running log.
+//! The handle of a running log: memory, order of submission, trimming. `flusher.rs` is the task behind
+//! it, `upload.rs` stores one object.
 
+use super::counters::{WalCounters, WalCountersSnapshot};
+use super::flusher;
 use super::{Extent, Record, Sink, WalError, WalOptions};
 use crate::Store;
+use crate::layout;
 use headwater_metadata::{Session, WalSeq};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
-/// Handle of a running write-ahead log. Cheap to clone.
+/// Handle of a running write-ahead log. Cheap to clone; when the last one is dropped, the log ends
+/// without waiting for anything.
 #[derive(Clone)]
 pub struct Wal {
-    ended: watch::Receiver<Option<WalError>>,
+    shared: Arc<Shared>,
+    _last: Arc<Last>,
 }
 
 /// Memory reserved for one record.
 pub struct Permit {
-    pub(super) _memory: OwnedSemaphorePermit,
+    _memory: OwnedSemaphorePermit,
 }
 
 /// Resolves when the record and everything before it is durable, with the number of its object; in
 /// the order of the log. Dropping it changes nothing for the record.
 pub struct Ticket {
-    pub(super) answer: oneshot::Receiver<Result<WalSeq, WalError>>,
+    answer: oneshot::Receiver<Result<WalSeq, WalError>>,
+}
+
+/// The other end of a ticket, or of a proof.
+pub(super) type Answer = oneshot::Sender<Result<WalSeq, WalError>>;
+
+/// What the handle and the task share.
+pub(super) struct Shared {
+    pub store: Store,
+    pub session: Session,
+    pub nonce: u128,
+    pub options: WalOptions,
+    pub sink: Arc<dyn Sink>,
+    pub counters: WalCounters,
+    pub queue: Mutex<Queue>,
+    /// Something was put in the queue.
+    pub wake: Notify,
+    pub memory: Arc<Semaphore>,
+    /// Every number below is durable.
+    pub durable: AtomicU64,
+    pub ended: watch::Sender<Option<WalError>>,
+    /// Durable objects that are not trimmed, oldest first.
+    pub ledger: Mutex<VecDeque<Durable>>,
+    /// Every number below is deleted.
+    deleted: tokio::sync::Mutex<u64>,
+}
+
+/// What waits for its object.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub records: VecDeque<Waiting>,
+    pub provers: Vec<Answer>,
+    pub closing: bool,
+    pub abandoned: bool,
+    pub ended: Option<WalError>,
+}
+
+/// A record that waits.
+pub(super) struct Waiting {
+    pub record: Record,
+    pub answer: Answer,
+    pub permit: Permit,
+}
+
+/// A durable object.
+pub(super) struct Durable {
+    pub seq: WalSeq,
+    pub bytes: u64,
+    pub extents: Vec<Extent>,
+}
+
+struct Last {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        self.shared.queue.lock().abandoned = true;
+        self.shared.wake.notify_one();
+    }
 }
 
 impl Future for Ticket {
     type Output = Result<WalSeq, WalError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.answer).poll(context).map(|answer| answer.unwrap_or(Err(WalError::Shutdown)))
+        Pin::new(&mut self.answer).poll(context).map(answer)
     }
+}
+
+fn answer(received: Result<Result<WalSeq, WalError>, oneshot::error::RecvError>) -> Result<WalSeq, WalError> {
+    received.unwrap_or_else(|_| Err(WalError::Failed("its task is gone".into())))
 }
 
 impl Wal {
@@ -43,60 +115,127 @@ impl Wal {
         options: WalOptions,
         sink: Arc<dyn Sink>,
     ) -> Wal {
-        let _ = (store, session, nonce, options, sink);
-        unimplemented!()
+        let shared = Arc::new(Shared {
+            store: store.clone(),
+            session,
+            nonce,
+            memory: Arc::new(Semaphore::new(options.memory_bytes)),
+            options,
+            sink,
+            counters: WalCounters::default(),
+            queue: Mutex::default(),
+            wake: Notify::new(),
+            durable: AtomicU64::new(0),
+            ended: watch::Sender::new(None),
+            ledger: Mutex::default(),
+            deleted: tokio::sync::Mutex::default(),
+        });
+        tokio::spawn(flusher::run(shared.clone()));
+        Wal { _last: Arc::new(Last { shared: shared.clone() }), shared }
+    }
+
+    /// Whose log it is.
+    pub fn session(&self) -> Session {
+        self.shared.session
     }
 
     /// Reserves memory for a record of `size` (`Record::size`). Waits while the log is behind; the
     /// caller bounds the wait. Taken before the stream's lock.
     pub async fn reserve(&self, size: usize) -> Result<Permit, WalError> {
-        let _ = size;
-        unimplemented!()
+        let limit = self.shared.options.memory_bytes;
+        let wanted = u32::try_from(size).ok().filter(|_| size <= limit);
+        let wanted = wanted.ok_or(WalError::TooLarge { size, limit })?;
+        match self.shared.memory.clone().acquire_many_owned(wanted).await {
+            Ok(memory) => Ok(Permit { _memory: memory }),
+            Err(_) => Err(self.shared.ended.borrow().clone().unwrap_or(WalError::Shutdown)),
+        }
     }
 
     /// Puts the record at the end of the log. Never waits.
     pub fn submit(&self, permit: Permit, record: Record) -> Ticket {
-        let _ = (permit, record);
-        unimplemented!()
+        let (send, receive) = oneshot::channel();
+        let mut queue = self.shared.queue.lock();
+        match &queue.ended {
+            Some(end) => drop(send.send(Err(end.clone()))),
+            None if queue.closing => drop(send.send(Err(WalError::Shutdown))),
+            None => queue.records.push_back(Waiting { record, answer: send, permit }),
+        }
+        drop(queue);
+        self.shared.wake.notify_one();
+        Ticket { answer: receive }
     }
 
     /// The first number that is not known to be durable: everything below is.
     pub fn durable(&self) -> WalSeq {
-        unimplemented!()
+        WalSeq(self.shared.durable.load(Ordering::Acquire))
     }
 
     /// The number up to which all durable objects are covered by what is (or is about to be)
     /// committed, as `covered` says for each stream in them, asked from the oldest on.
-    pub fn trim_point(&self, covered: impl FnMut(&Extent) -> bool) -> WalSeq {
-        let _ = covered;
-        unimplemented!()
+    pub fn trim_point(&self, mut covered: impl FnMut(&Extent) -> bool) -> WalSeq {
+        let ledger = self.shared.ledger.lock();
+        let first = ledger.iter().find(|object| !object.extents.iter().all(&mut covered));
+        first.map_or_else(|| self.durable(), |object| object.seq)
     }
 
     /// Durable objects and bytes from the last trim on: what a recovery would replay.
     pub fn backlog(&self) -> (u64, u64) {
-        unimplemented!()
+        let ledger = self.shared.ledger.lock();
+        (ledger.len() as u64, ledger.iter().map(|object| object.bytes).sum())
     }
 
-    /// Deletes the objects below a trim point *that has been applied*. Errors are repeated at the
-    /// next call.
+    /// Deletes the objects below a trim point *that has been applied*. What fails is tried again at
+    /// the next call.
     pub async fn delete_below(&self, trim: WalSeq) {
-        let _ = trim;
-        unimplemented!()
+        {
+            let mut ledger = self.shared.ledger.lock();
+            while ledger.front().is_some_and(|object| object.seq < trim) {
+                ledger.pop_front();
+            }
+        }
+        let mut deleted = self.shared.deleted.lock().await;
+        while *deleted < trim.0 {
+            let end = trim.0.min(*deleted + 500);
+            let paths = (*deleted..end).map(|seq| layout::wal(self.shared.session, WalSeq(seq)));
+            if let Err(failure) = self.shared.store.delete_many(paths.collect()).await {
+                tracing::debug!(?failure, "deleting trimmed objects of the log failed; later again");
+                return;
+            }
+            *deleted = end;
+        }
     }
 
-    /// Proves that the log is not sealed: an empty object, begun after this call, is acknowledged in
-    /// the order of the log. One proof serves all who asked before it began.
+    /// Proves that the log is not sealed: an object begun after this call (empty, if no record waits)
+    /// is acknowledged in the order of the log. One proof serves all who asked before it began.
     pub async fn prove(&self) -> Result<(), WalError> {
-        unimplemented!()
+        let (send, receive) = oneshot::channel();
+        {
+            let mut queue = self.shared.queue.lock();
+            match &queue.ended {
+                Some(end) => return Err(end.clone()),
+                None if queue.closing => return Err(WalError::Shutdown),
+                None => queue.provers.push(send),
+            }
+        }
+        self.shared.wake.notify_one();
+        answer(receive.await).map(|_| ())
     }
 
     /// Set once the log takes nothing more, with the reason.
     pub fn ended(&self) -> watch::Receiver<Option<WalError>> {
-        self.ended.clone()
+        self.shared.ended.subscribe()
     }
 
     /// Writes what was submitted and ends the log.
     pub async fn shutdown(&self) {
-        unimplemented!()
+        self.shared.queue.lock().closing = true;
+        self.shared.wake.notify_one();
+        // The sender lives as long as this handle.
+        let _ = self.ended().wait_for(Option::is_some).await;
+    }
+
+    /// What it did so far.
+    pub fn counters(&self) -> WalCountersSnapshot {
+        self.shared.counters.snapshot()
     }
 }
