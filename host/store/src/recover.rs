@@ -47,9 +47,8 @@ type Read = (WalSeq, Result<Decoded, Damage>);
 pub fn replay<'a>(store: &'a Store, log: &SealedLog) -> BoxStream<'a, Replayed> {
     let session = log.session;
     // One further than the seal, which gives the last object its successor.
-    let objects = stream::iter(log.from.0..log.end.0)
-        .map(move |seq| read(store, session, WalSeq(seq)))
-        .buffered(AHEAD);
+    let objects =
+        stream::iter(log.from.0..log.end.0).map(move |seq| read(store, session, WalSeq(seq))).buffered(AHEAD);
     // Each object waits for its successor, which may have to say what it held.
     let paired = objects.map(Some).chain(stream::iter([None])).scan(None::<Read>, move |last, object| {
         let before = last.take();
@@ -123,4 +122,3 @@ pub async fn delete_log(store: &Store, log: &SealedLog) -> bool {
     }
     clean
 }
-

@@ -112,9 +112,7 @@ impl Store {
             }
             other => return Err(refuse(format!("{other}: none of file, s3, memory"))),
         };
-        Ok(Store {
-            inner: Arc::new(Inner { objects, files, kind, env, hold, counters: Arc::default() }),
-        })
+        Ok(Store { inner: Arc::new(Inner { objects, files, kind, env, hold, counters: Arc::default() }) })
     }
 
     /// A store over any object store, for tests and simulations.
@@ -214,7 +212,8 @@ impl Store {
     pub async fn cluster_id(&self) -> Result<Option<u128>, StoreError> {
         let path = layout::cluster();
         let found = self.patiently(|| self.get_once(&path, None)).await;
-        let found = found.map_err(|reason| StoreError::Failed { what: "read the cluster's id".into(), reason })?;
+        let found =
+            found.map_err(|reason| StoreError::Failed { what: "read the cluster's id".into(), reason })?;
         found.map(|text| parse_cluster(&text)).transpose()
     }
 
@@ -223,7 +222,9 @@ impl Store {
         let path = layout::cluster();
         let body = [Bytes::from(format!("{id:032x}\n"))];
         let created = self.patiently(|| self.create_once(&path, &body)).await;
-        match created.map_err(|reason| StoreError::Failed { what: "claim it for the cluster".into(), reason })? {
+        match created
+            .map_err(|reason| StoreError::Failed { what: "claim it for the cluster".into(), reason })?
+        {
             Some(Created::Taken(text)) => {
                 Err(StoreError::ForeignCluster { found: parse_cluster(&text)?, wanted: id })
             }
@@ -239,7 +240,10 @@ impl Store {
             let payload = PutPayload::from(address.to_owned());
             let options = PutOptions { mode: PutMode::Overwrite, ..PutOptions::default() };
             add(&self.counters().puts, 1);
-            match self.env().timeout(Duration::from_secs(10), self.objects().put_opts(&path, payload, options)).await
+            match self
+                .env()
+                .timeout(Duration::from_secs(10), self.objects().put_opts(&path, payload, options))
+                .await
             {
                 Some(Ok(_)) => Ok(()),
                 Some(Err(error)) => Err(Failure::Passing(error.to_string())),
@@ -247,7 +251,8 @@ impl Store {
             }
         };
         let done = self.patiently(put).await;
-        done.map(|_| ()).map_err(|reason| StoreError::Failed { what: "publish a peer address".into(), reason })
+        done.map(|_| ())
+            .map_err(|reason| StoreError::Failed { what: "publish a peer address".into(), reason })
     }
 
     /// The peer addresses that nodes have published.
@@ -329,6 +334,10 @@ impl fmt::Debug for Store {
 }
 
 fn parse_cluster(text: &Bytes) -> Result<u128, StoreError> {
-    let parsed = std::str::from_utf8(text).ok().and_then(|text| u128::from_str_radix(text.trim_end(), 16).ok());
-    parsed.ok_or_else(|| StoreError::Damaged { object: "cluster".into(), reason: "not the id of a cluster".into() })
+    let parsed =
+        std::str::from_utf8(text).ok().and_then(|text| u128::from_str_radix(text.trim_end(), 16).ok());
+    parsed.ok_or_else(|| StoreError::Damaged {
+        object: "cluster".into(),
+        reason: "not the id of a cluster".into(),
+    })
 }

@@ -135,7 +135,8 @@ impl Faults {
     fn next(&self, op: Op, path: &Path) -> Option<Fault> {
         let mut plan = self.0.lock();
         *plan.asked.entry(op).or_default() += 1;
-        let hit = |rule: &&mut Rule| rule.op == op && rule.left > 0 && path.as_ref().starts_with(&rule.prefix);
+        let hit =
+            |rule: &&mut Rule| rule.op == op && rule.left > 0 && path.as_ref().starts_with(&rule.prefix);
         let rule = plan.rules.iter_mut().find(hit)?;
         rule.left -= 1;
         let fault = rule.fault.clone();

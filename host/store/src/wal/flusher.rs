@@ -181,8 +181,7 @@ impl Drop for Flusher {
             let queue = self.shared.queue.lock();
             queue.closing || queue.abandoned
         };
-        let error =
-            if closed { WalError::Shutdown } else { WalError::Failed("its task ended".into()) };
+        let error = if closed { WalError::Shutdown } else { WalError::Failed("its task ended".into()) };
         for flight in self.flights.drain(..) {
             refuse(&self.shared, flight.answers.into_iter().chain(flight.provers), &error);
         }

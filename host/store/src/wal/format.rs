@@ -116,8 +116,8 @@ pub(crate) fn decode(session: Session, seq: WalSeq, object: &Bytes) -> Result<De
         return Err(damaged(format!("it says that it is number {number} of session {whose}")));
     }
     let body = object.slice(header::LEN..);
-    let whole = body.len() as u64 == header.body
-        && header::digest(std::slice::from_ref(&body)) == header.digest;
+    let whole =
+        body.len() as u64 == header.body && header::digest(std::slice::from_ref(&body)) == header.digest;
     match header.kind {
         Kind::Seal if whole && body.len() == 16 => {
             let by = Session { node: NodeId(u64_at(&body, 0)), epoch: Epoch(u64_at(&body, 8)) };

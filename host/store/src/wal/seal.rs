@@ -67,11 +67,7 @@ pub async fn seal(
 }
 
 /// The first number from `first` on that is absent or a seal.
-async fn first_end(
-    store: &Store,
-    session: Session,
-    first: WalSeq,
-) -> Result<(WalSeq, Found), StoreError> {
+async fn first_end(store: &Store, session: Session, first: WalSeq) -> Result<(WalSeq, Found), StoreError> {
     let numbers = stream::iter(first.0..).map(|seq| async move {
         let seq = WalSeq(seq);
         (seq, look(store, session, seq).await)
@@ -82,7 +78,10 @@ async fn first_end(
             Ok(Found::Object) => {}
             Ok(end) => return Ok((seq, end)),
             Err(reason) => {
-                return Err(StoreError::Failed { what: format!("look at {}", layout::wal(session, seq)), reason });
+                return Err(StoreError::Failed {
+                    what: format!("look at {}", layout::wal(session, seq)),
+                    reason,
+                });
             }
         }
     }

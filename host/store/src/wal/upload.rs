@@ -24,8 +24,7 @@ pub(super) struct Upload {
 impl Upload {
     /// Resolves when the object is durable and ours, or the session is over.
     pub(super) async fn run(self) -> Result<(), WalError> {
-        let parts =
-            format::encode(self.session, self.nonce, self.seq, self.before.as_deref(), &self.records);
+        let parts = format::encode(self.session, self.nonce, self.seq, self.before.as_deref(), &self.records);
         let path = layout::wal(self.session, self.seq);
         fail_point!("store.wal.before_put");
         let created = self.store.create(&path, &parts).await;
@@ -41,7 +40,8 @@ impl Upload {
                 Err(WalError::Fenced { at: self.seq })
             }
             Ok(Decoded::Records { nonce, .. }) => {
-                let whose = if nonce == self.nonce { "this process, with other contents" } else { "another process" };
+                let whose =
+                    if nonce == self.nonce { "this process, with other contents" } else { "another process" };
                 Err(WalError::Failed(format!("{path} was written by {whose}").into()))
             }
             Err(damage) => Err(WalError::Failed(format!("{path} is damaged: {}", damage.reason).into())),
