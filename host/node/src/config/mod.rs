@@ -83,6 +83,9 @@ pub struct ServeArgs {
     /// File with the token that admin requests must bear; required off loopback.
     #[arg(long, env = "HEADWATER_ADMIN_TOKEN_FILE", value_name = "FILE")]
     pub admin_token_file: Option<PathBuf>,
+    /// A snapshot of the metadata is made each time its log has grown by so many entries.
+    #[arg(long, env = "HEADWATER_SNAPSHOT_EVERY", value_name = "N", default_value_t = 5_000, hide = true)]
+    pub snapshot_every: u64,
     /// How log lines are written to stderr. What is logged: HEADWATER_LOG, for example `info` or `headwater=debug`.
     #[arg(long, env = "HEADWATER_LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
@@ -143,6 +146,8 @@ pub struct ServeConfig {
     pub cluster_secret_file: Option<PathBuf>,
     /// File with the admin token.
     pub admin_token_file: Option<PathBuf>,
+    /// Entries of the metadata log from one snapshot to the next.
+    pub snapshot_every: u64,
     /// How log lines are written.
     pub log_format: LogFormat,
 }
@@ -183,6 +188,7 @@ impl ServeArgs {
             drain_timeout: self.drain_timeout,
             cluster_secret_file: self.cluster_secret_file,
             admin_token_file: self.admin_token_file,
+            snapshot_every: self.snapshot_every,
             log_format: self.log_format,
         };
         config.check()?;
@@ -216,6 +222,7 @@ impl ServeConfig {
             drain_timeout: Duration::from_secs(15),
             cluster_secret_file: None,
             admin_token_file: None,
+            snapshot_every: 5_000,
             log_format: LogFormat::Text,
         }
     }

@@ -1,0 +1,1 @@
+//! A policy that misbehaves is pushed: the cluster goes on.
