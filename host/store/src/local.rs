@@ -44,6 +44,18 @@ impl LocalFiles {
         flushed.map_err(|error| translate(location, error))
     }
 
+    /// Deletes files whose names end in `#` and digits: what a killed process was writing.
+    pub(crate) async fn delete_unfinished(&self, folder: &Path) -> usize {
+        let disk = self.disk.clone();
+        let Ok(folder) = self.files.path_to_filesystem(folder) else { return 0 };
+        let delete = move || {
+            let names = disk.list(&folder).unwrap_or_default();
+            let unfinished = names.iter().filter(|path| is_unfinished(path));
+            unfinished.filter(|path| disk.remove(path).is_ok()).count()
+        };
+        tokio::task::spawn_blocking(delete).await.unwrap_or_default()
+    }
+
     async fn create(&self, location: &Path, payload: PutPayload) -> Result<PutResult> {
         let disk = self.disk.clone();
         let path: PathBuf = self.files.path_to_filesystem(location)?;
@@ -52,6 +64,12 @@ impl LocalFiles {
         created.map_err(|error| translate(location, error))?;
         Ok(PutResult { e_tag: None, version: None, extensions: Default::default() })
     }
+}
+
+fn is_unfinished(path: &std::path::Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let number = name.rsplit_once('#').map_or("", |(_, number)| number);
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn translate(location: &Path, error: io::Error) -> Error {

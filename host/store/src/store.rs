@@ -301,6 +301,14 @@ impl Store {
         files.flush(path).await.map_err(|error| Failure::Final(error.to_string()))
     }
 
+    /// Deletes unfinished files in a folder of the store.
+    pub(crate) async fn delete_unfinished(&self, folder: &Path) -> usize {
+        match &self.inner.files {
+            Some(files) => files.delete_unfinished(folder).await,
+            None => 0,
+        }
+    }
+
     /// How long the store asked to be left alone.
     pub(crate) fn held(&self) -> Duration {
         self.inner.hold.remaining()
