@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+const CAUSES: usize = 7;
+
 /// Why the native rule decided instead of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
@@ -17,12 +19,21 @@ pub enum Cause {
     Nonsense,
     /// The component does not compile or does not export what it must.
     Broken,
+    /// Routing failed so often in a row that it is asked only now and then.
+    Suspended,
 }
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Cause; 6] =
-        [Cause::Trap, Cause::Fuel, Cause::NoAnswer, Cause::NotACandidate, Cause::Nonsense, Cause::Broken];
+    pub const ALL: [Cause; CAUSES] = [
+        Cause::Trap,
+        Cause::Fuel,
+        Cause::NoAnswer,
+        Cause::NotACandidate,
+        Cause::Nonsense,
+        Cause::Broken,
+        Cause::Suspended,
+    ];
 
     /// The cause as a label of a metric.
     pub fn as_str(self) -> &'static str {
@@ -33,6 +44,7 @@ impl Cause {
             Cause::NotACandidate => "not-a-candidate",
             Cause::Nonsense => "nonsense",
             Cause::Broken => "broken",
+            Cause::Suspended => "suspended",
         }
     }
 }
@@ -43,11 +55,11 @@ pub struct Counts {
     /// Placements asked of a policy.
     pub placements: u64,
     /// Placements that fell back, by cause in the order of [`Cause::ALL`].
-    pub placement_fallbacks: [u64; 6],
+    pub placement_fallbacks: [u64; CAUSES],
     /// Routes asked of a policy.
     pub routes: u64,
     /// Routes that fell back, by cause in the order of [`Cause::ALL`].
-    pub route_fallbacks: [u64; 6],
+    pub route_fallbacks: [u64; CAUSES],
     /// Instances made for routing.
     pub routing_instances: u64,
     /// Instances of routing thrown away because they had trapped.
@@ -78,9 +90,9 @@ impl Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub placements: AtomicU64,
-    pub placement_fallbacks: [AtomicU64; 6],
+    pub placement_fallbacks: [AtomicU64; CAUSES],
     pub routes: AtomicU64,
-    pub route_fallbacks: [AtomicU64; 6],
+    pub route_fallbacks: [AtomicU64; CAUSES],
     pub routing_instances: AtomicU64,
     pub routing_discarded: AtomicU64,
     pub compiled: AtomicU64,
@@ -88,16 +100,18 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn placement_fell_back(&self, cause: Cause) {
-        self.placement_fallbacks[cause as usize].fetch_add(1, Relaxed);
+    /// Counts; answers how often that has happened now.
+    pub(crate) fn placement_fell_back(&self, cause: Cause) -> u64 {
+        self.placement_fallbacks[cause as usize].fetch_add(1, Relaxed) + 1
     }
 
-    pub(crate) fn route_fell_back(&self, cause: Cause) {
-        self.route_fallbacks[cause as usize].fetch_add(1, Relaxed);
+    /// Counts; answers how often that has happened now.
+    pub(crate) fn route_fell_back(&self, cause: Cause) -> u64 {
+        self.route_fallbacks[cause as usize].fetch_add(1, Relaxed) + 1
     }
 
     pub(crate) fn snapshot(&self) -> Counts {
-        let read = |all: &[AtomicU64; 6]| std::array::from_fn(|i| all[i].load(Relaxed));
+        let read = |all: &[AtomicU64; CAUSES]| std::array::from_fn(|i| all[i].load(Relaxed));
         Counts {
             placements: self.placements.load(Relaxed),
             placement_fallbacks: read(&self.placement_fallbacks),

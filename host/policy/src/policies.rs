@@ -214,7 +214,11 @@ impl Policies {
         match decision {
             Ok(decision) => Routed { decision, policy, fallback: None },
             Err(cause) => {
-                self.counters.route_fell_back(cause);
+                let times = self.counters.route_fell_back(cause);
+                if worth_a_line(times) {
+                    let (policy, cause) = (arrived.digest, cause.as_str());
+                    tracing::warn!(%policy, cause, times, "the native rule routes instead of the policy");
+                }
                 Routed { decision: native_route(here, ownership), policy, fallback: Some(cause) }
             }
         }
@@ -293,8 +297,11 @@ impl Policies {
     }
 
     fn fell_back(&self, policy: Digest, cause: Cause) {
-        self.counters.placement_fell_back(cause);
-        tracing::warn!(%policy, cause = cause.as_str(), "the native rule places instead of the policy");
+        let times = self.counters.placement_fell_back(cause);
+        if worth_a_line(times) {
+            let cause = cause.as_str();
+            tracing::warn!(%policy, cause, times, "the native rule places instead of the policy");
+        }
     }
 
     fn stop(&self, policy: Digest, missing: String) -> ! {
@@ -303,6 +310,11 @@ impl Policies {
         (self.options.on_host_failure)(&failure);
         panic!("{failure}");
     }
+}
+
+/// The first time, and then ever more rarely: a broken policy fails on each request.
+fn worth_a_line(times: u64) -> bool {
+    times.is_power_of_two()
 }
 
 impl Placement for Policies {
@@ -330,8 +342,10 @@ impl Placement for Policies {
     }
 
     fn not_a_candidate(&self, policy: Digest, named: NodeId) {
-        self.counters.placement_fell_back(Cause::NotACandidate);
-        tracing::warn!(%policy, %named, "the policy named a node that is not a candidate");
+        let times = self.counters.placement_fell_back(Cause::NotACandidate);
+        if worth_a_line(times) {
+            tracing::warn!(%policy, %named, times, "the policy named a node that is not a candidate");
+        }
     }
 
     fn engine(&self) -> Digest {

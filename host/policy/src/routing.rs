@@ -1,14 +1,15 @@
 //! One decision of routing, on the path of every request: a pooled instance, flat arguments, fuel per call.
 //!
 //! An instance that trapped is thrown away, since a component may not be entered again after a trap.
-//! Never blocks; never waits for an instance, it makes one.
+//! Never blocks; never waits for an instance, it makes one. A policy that keeps failing is asked only now
+//! and then, so that requests do not pay for it; it is back with its first answer.
 
 use crate::bindings::{Policy, PolicyPre};
 use crate::counters::{Cause, Counters};
 use crate::engine::{Guest, Limits, cause_of};
 use crossbeam_queue::ArrayQueue;
 use headwater_metadata::NodeId;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use wasmtime::Store;
 
 /// What is asked of a stream.
@@ -72,6 +73,11 @@ pub fn native_route(here: NodeId, ownership: Ownership) -> Decision {
     if owner == here { Decision::Here } else { Decision::Redirect(owner) }
 }
 
+/// Faults in a row after which a policy is suspended.
+const FAULTS: u32 = 100;
+/// A suspended policy is asked once in so many requests.
+const PROBE: u32 = 1000;
+
 /// One instance, kept warm.
 struct Warm {
     store: Store<Guest>,
@@ -83,15 +89,39 @@ pub(crate) struct Pool {
     pre: PolicyPre<Guest>,
     warm: ArrayQueue<Box<Warm>>,
     limits: Limits,
+    /// Faults in a row; counts on through a suspension.
+    faults: AtomicU32,
 }
 
 impl Pool {
     pub(crate) fn new(pre: PolicyPre<Guest>, limits: Limits, keep: usize) -> Pool {
-        Pool { pre, warm: ArrayQueue::new(keep.max(1)), limits }
+        Pool { pre, warm: ArrayQueue::new(keep.max(1)), limits, faults: AtomicU32::new(0) }
     }
 
     /// Asks the policy.
     pub(crate) fn route(
+        &self,
+        counters: &Counters,
+        here: NodeId,
+        operation: Operation,
+        ownership: Ownership,
+    ) -> Result<Decision, Cause> {
+        let faults = self.faults.load(Relaxed);
+        if faults >= FAULTS && self.faults.fetch_add(1, Relaxed) % PROBE != 0 {
+            return Err(Cause::Suspended);
+        }
+        let answer = self.ask(counters, here, operation, ownership);
+        match answer {
+            Ok(_) if faults != 0 => self.faults.store(0, Relaxed),
+            Ok(_) => {}
+            Err(_) => {
+                self.faults.fetch_add(1, Relaxed);
+            }
+        }
+        answer
+    }
+
+    fn ask(
         &self,
         counters: &Counters,
         here: NodeId,

@@ -162,15 +162,100 @@ fn wsm_02_concurrent_endless_loops_end_by_their_fuel() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                for _ in 0..20 {
+                for _ in 0..10 {
                     let routed = policies.route(NodeId(1), Operation::Read, Ownership::Unplaced, |_| true);
                     assert_eq!((routed.decision, routed.fallback), (Decision::Here, Some(Cause::Fuel)));
                 }
             });
         }
     });
-    assert_eq!(policies.counters().route_fallback(Cause::Fuel), 160);
+    assert_eq!(policies.counters().route_fallback(Cause::Fuel), 80);
     others_work(&policies);
+}
+
+#[test]
+fn wsm_02_routing_that_keeps_failing_is_suspended_and_comes_back() {
+    let policies = policies();
+    let digest = with(&policies, hostile(Entry::Route, Deed::Loop, When::Provoked).expect("made"));
+    policies.set_active(digest).expect("ready");
+    let ask = |here| policies.route(NodeId(here), Operation::Read, Ownership::Unplaced, |_| true).fallback;
+    for _ in 0..10_000 {
+        assert!(matches!(ask(3), Some(Cause::Fuel | Cause::Suspended)));
+    }
+    let counts = policies.counters();
+    assert!((100..=120).contains(&counts.route_fallback(Cause::Fuel)), "{counts:?}");
+    assert_eq!(counts.route_fallback(Cause::Fuel) + counts.route_fallback(Cause::Suspended), 10_000);
+    // Suspended for everybody, until one of the probes is answered.
+    let recovered = (0..2_000).position(|_| ask(1).is_none()).expect("it is probed");
+    assert!((0..1_000).all(|_| ask(1).is_none()), "back after {recovered} requests");
+}
+
+#[test]
+fn wsm_04_nothing_that_could_differ_between_nodes_reaches_an_answer() {
+    // Names the node whose id is the bits of a NaN, made in a way that processors answer differently.
+    let nans = [
+        "(f64.div (f64.const 0) (f64.const 0))",
+        "(f64.add (f64.const nan:0x8000000000123) (f64.const 1))",
+        "(f64.sqrt (f64.const -1))",
+        "(f64.sub (f64.const inf) (f64.const inf))",
+        "(f64.promote_f32 (f32.div (f32.const 0) (f32.const 0)))",
+    ];
+    let policies = policies();
+    for nan in nans {
+        let text = module(Entry::Place, Deed::Names(424_242), When::Always)
+            .replace("(i64.const 424242)", &format!("(i64.reinterpret_f64 {nan})"));
+        let digest = with(&policies, component(&world().expect("world"), &text).expect("made"));
+        let placed = policies.place(digest, &subject("/a"), &candidates());
+        assert_eq!(placed, Choice::Node(NodeId(0x7ff8_0000_0000_0000)), "{nan}");
+    }
+    // What an earlier call left behind is not there: each placement has a fresh instance.
+    let counting = module(Entry::Place, Deed::Names(424_242), When::Always)
+        .replace("(global $heap", "(global $calls (mut i64) (i64.const 0)) (global $heap")
+        .replace("(i64.const 424242)", "(global.get $calls)")
+        .replace("(i32.store8 (i32.const 1024) (i32.const 1))", "(global.set $calls (i64.add (global.get $calls) (i64.const 1))) (i32.store8 (i32.const 1024) (i32.const 1))");
+    let digest = with(&policies, component(&world().expect("world"), &counting).expect("made"));
+    for _ in 0..10 {
+        assert_eq!(policies.place(digest, &subject("/a"), &candidates()), Choice::Node(NodeId(1)));
+    }
+}
+
+#[test]
+fn wsm_04_threads_relaxed_simd_and_large_memories_are_not_there() {
+    let with_code = |code: &str| {
+        let text = module(Entry::Place, Deed::NoAnswer, When::Always).replacen("(func $start ", code, 1);
+        check(&component(&world().expect("world"), &text).expect("made"), 3)
+    };
+    with_code("(func $start ").expect("as it is");
+    let simd = "(func $start (drop (i32x4.trunc_sat_f32x4_s (v128.const i32x4 1 2 3 4))) ";
+    with_code(simd).expect("SIMD is deterministic");
+    let relaxed = "(func $start (drop (i32x4.relaxed_trunc_f32x4_s (v128.const i32x4 1 2 3 4))) ";
+    assert!(matches!(with_code(relaxed), Err(Refused::Malformed(_))));
+    let threads = "(func $start (drop (i32.atomic.load (i32.const 0))) ";
+    assert!(matches!(with_code(threads), Err(Refused::Malformed(_))));
+}
+
+#[test]
+fn wsm_03_memory_stops_at_the_limit_however_it_is_asked_for() {
+    let policies = policies();
+    let answer = "(i32.store8 (i32.const 1024) (i32.ne (local.get 9) (i32.const 0)))";
+    let good = module(Entry::Place, Deed::NoAnswer, When::Provoked);
+    assert!(good.contains(answer));
+    let grow = |pages: &str| {
+        let grown = format!("(memory.grow (i32.const {pages}))");
+        good.replace(answer, &format!("(if (i32.eq {grown} (i32.const -1)) (then unreachable)) {answer}"))
+    };
+    // 65535 and more cannot be addressed at all; 1100 pages are beyond the limit; 16 are not.
+    for (pages, allowed) in [("16", true), ("1100", false), ("65535", false), ("65536", false), ("-1", false)]
+    {
+        let digest = with(&policies, component(&world().expect("world"), &grow(pages)).expect("made"));
+        let placed = policies.place(digest, &subject("/a"), &candidates());
+        assert_eq!(placed == Choice::Fault, !allowed, "{pages} pages: {placed:?}");
+    }
+    assert_eq!(policies.counters().waits, 0, "never taken for a lack of the host");
+    // One that starts too large is refused.
+    let large =
+        module(Entry::Place, Deed::NoAnswer, When::Always).replace("\"memory\") 1)", "\"memory\") 2000)");
+    assert!(check(&component(&world().expect("world"), &large).expect("made"), 3).is_err());
 }
 
 #[test]
