@@ -3,6 +3,7 @@
 //! One file for each group of commands; `serve.rs` is the node itself, the others are clients.
 //! Data goes to stdout, everything else to stderr.
 
+mod bench;
 pub mod client;
 mod cluster;
 mod dev;
@@ -37,6 +38,9 @@ enum Command {
     Cluster(cluster::ClusterCommand),
     /// Push, list, activate and roll back policies.
     Policy(policy::PolicyArgs),
+    /// Load a running cluster and print rates and percentiles, beside what this machine's HTTP and
+    /// flushed writes cost.
+    Bench(bench::BenchArgs),
 }
 
 /// Runs the command line of this process.
@@ -69,6 +73,7 @@ async fn run(command: Command) -> Exit {
         Command::Serve(args) => serve::run(*args).await,
         Command::Cluster(command) => cluster::run(command, env).await,
         Command::Policy(args) => policy::run(args, env).await,
+        Command::Bench(args) => bench::run(args, env).await,
     };
     done.unwrap_or_else(|e| {
         eprintln!("headwater: {e:#}");
