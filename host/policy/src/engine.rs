@@ -56,7 +56,8 @@ impl Limits {
         stack: Self::STANDARD.stack / 4,
     };
 
-    pub(crate) fn place_fuel(&self, candidates: usize) -> u64 {
+    /// Fuel of a placement among this many candidates.
+    pub fn place_fuel(&self, candidates: usize) -> u64 {
         self.place_fuel + self.place_fuel_per_candidate * candidates as u64
     }
 }

@@ -287,7 +287,7 @@ impl Policies {
                 Err(PlaceError::Host(missing)) if waited < self.options.patience => {
                     self.counters.waits.fetch_add(1, Relaxed);
                     tracing::warn!(%missing, "placement waits for the host");
-                    std::thread::sleep(pause);
+                    pause_for(pause);
                     waited += pause;
                     pause = (pause * 2).min(Duration::from_millis(250));
                 }
@@ -310,6 +310,12 @@ impl Policies {
         (self.options.on_host_failure)(&failure);
         panic!("{failure}");
     }
+}
+
+/// Apply waits for its own machine here, on its own thread: not a time that a simulation decides about.
+#[allow(clippy::disallowed_methods)]
+fn pause_for(pause: Duration) {
+    std::thread::sleep(pause);
 }
 
 /// The first time, and then ever more rarely: a broken policy fails on each request.

@@ -1,5 +1,8 @@
 //! The built-in policy on this node's engines.
 
+// A late arrival is made by a thread that sleeps.
+#![allow(clippy::disallowed_methods)]
+
 use super::*;
 use headwater_metadata::StreamId;
 

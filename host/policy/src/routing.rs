@@ -107,7 +107,7 @@ impl Pool {
         ownership: Ownership,
     ) -> Result<Decision, Cause> {
         let faults = self.faults.load(Relaxed);
-        if faults >= FAULTS && self.faults.fetch_add(1, Relaxed) % PROBE != 0 {
+        if faults >= FAULTS && !self.faults.fetch_add(1, Relaxed).is_multiple_of(PROBE) {
             return Err(Cause::Suspended);
         }
         let answer = self.ask(counters, here, operation, ownership);

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use headwater_env::Env;
 use http::Method;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The flags of `headwater policy`.
 #[derive(Args, Clone, Debug)]
@@ -24,6 +24,14 @@ pub struct PolicyArgs {
 enum PolicyCommand {
     /// The policies of the cluster, and on which nodes they are ready.
     List,
+    /// Say whether a cluster would take a component, and what it is. Needs no cluster.
+    Check {
+        /// The component.
+        file: PathBuf,
+        /// Nodes of the cluster that it is meant for; it is tried with ten times as many.
+        #[arg(long, default_value_t = 3)]
+        nodes: usize,
+    },
     /// Give the cluster a component. It decides nothing until it is activated.
     Push {
         /// The component.
@@ -43,13 +51,17 @@ enum PolicyCommand {
 
 /// Runs one of them.
 pub async fn run(args: PolicyArgs, env: Env) -> anyhow::Result<Exit> {
-    let client = AdminClient::new(env.clone(), &args.admin)?;
     let as_json = args.admin.json;
+    if let PolicyCommand::Check { file, nodes } = args.command {
+        check(&read(&env, &file)?, nodes, as_json)?;
+        return Ok(Exit::Done);
+    }
+    let client = AdminClient::new(env.clone(), &args.admin)?;
     match args.command {
+        PolicyCommand::Check { .. } => {}
         PolicyCommand::List => list(&client, as_json).await?,
         PolicyCommand::Push { file, name } => {
-            let component =
-                env.disk.read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            let component = read(&env, &file)?;
             let path = format!("/admin/policies/{name}");
             let pushed = client.call(Method::PUT, &path, Bytes::from(component)).await?;
             show(&pushed, as_json);
@@ -64,6 +76,39 @@ pub async fn run(args: PolicyArgs, env: Env) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+fn read(env: &Env, file: &Path) -> anyhow::Result<Vec<u8>> {
+    env.disk.read(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+fn check(component: &[u8], nodes: usize, as_json: bool) -> anyhow::Result<()> {
+    let report = headwater_policy::check(component, nodes)?;
+    let digest = headwater_policy::digest_of(component).to_string();
+    let limits = headwater_policy::Limits::STANDARD;
+    let place_limit = limits.place_fuel(nodes.max(1) * 10);
+    let about = report.description;
+    if as_json {
+        json(&json!({
+            "name": about.name,
+            "version": about.version,
+            "summary": about.summary,
+            "needs": { "labels": about.needs_labels },
+            "digest": digest,
+            "size": report.size,
+            "place_fuel": { "used": report.place_fuel, "limit": place_limit },
+            "route_fuel": { "used": report.route_fuel, "limit": limits.route_fuel },
+        }));
+        return Ok(());
+    }
+    println!("{} {}: {}", about.name, about.version, about.summary);
+    println!("digest       {digest}");
+    println!("size         {} bytes of {}", report.size, headwater_policy::MAX_COMPONENT_BYTES);
+    println!("needs        {}", if about.needs_labels { "labels" } else { "nothing" });
+    println!("place        {} fuel of {place_limit}", report.place_fuel);
+    println!("route        {} fuel of {}", report.route_fuel, limits.route_fuel);
+    println!("imports nothing; answers alike on fresh instances and two engines");
+    Ok(())
 }
 
 fn show(value: &Value, as_json: bool) {
