@@ -280,6 +280,9 @@ pub enum Rejection {
         /// What the state knows of it.
         why: SessionState,
     },
+    /// The command names a session that was never registered.
+    #[error("there never was a session {0}")]
+    NoSession(Session),
     /// An epoch below the highest ever recorded for the node.
     #[error("epoch {offered} is below {highest}, the highest recorded for the node")]
     LowerEpoch {

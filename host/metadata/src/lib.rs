@@ -15,6 +15,8 @@ mod records;
 mod runs;
 pub mod snapshot;
 mod state;
+#[cfg(test)]
+mod tests;
 mod view;
 mod weigh;
 

@@ -29,7 +29,7 @@ pub struct State {
 }
 
 /// What follows from the rest: kept as it changes, built anew only when a snapshot is read.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Derived {
     pub(crate) names: OrdMap<Arc<str>, StreamId>,
     pub(crate) placed: OrdMap<NodeId, OrdSet<StreamId>>,

@@ -17,28 +17,21 @@ pub(super) fn register(state: &mut State, index: u64, register: &Register) -> Ve
     let registration = name_of("register", register);
     let session = register.session;
     let known = state.node(session.node).cloned();
-    if let Some(node) = &known {
-        if session.epoch < node.highest {
-            return Err(Rejection::LowerEpoch { offered: session.epoch, highest: node.highest });
-        }
-        if session.epoch == node.highest {
-            let same = node.live.as_ref().is_some_and(|live| live.registration == registration);
-            return if same {
-                Ok(Done::Redundant(Answer::Done))
-            } else {
-                Err(Rejection::EpochTaken(session.epoch))
-            };
-        }
+    let highest = known.as_ref().map(|node| node.highest);
+    if highest == Some(session.epoch) {
+        let live = known.as_ref().and_then(|node| node.live.as_ref());
+        return match live.is_some_and(|live| live.registration == registration) {
+            true => Ok(Done::Redundant(Answer::Done)),
+            false => Err(Rejection::EpochTaken(session.epoch)),
+        };
     }
-    if let Some(epoch) = register.continues {
-        match &known {
-            Some(node) if node.highest == epoch => {}
-            Some(node) => return Err(Rejection::LaterProcess(node.highest)),
-            None => {
-                let session = Session { node: session.node, epoch };
-                return Err(Rejection::NotRegistered { session, why: SessionState::Unknown });
-            }
-        }
+    match (register.continues, highest) {
+        (Some(epoch), Some(highest)) if epoch != highest => return Err(Rejection::LaterProcess(highest)),
+        (Some(epoch), None) => return Err(Rejection::NoSession(Session { epoch, ..session })),
+        _ => {}
+    }
+    if let Some(highest) = highest.filter(|highest| session.epoch < *highest) {
+        return Err(Rejection::LowerEpoch { offered: session.epoch, highest });
     }
     if known.as_ref().is_some_and(|node| node.live.is_some()) {
         retire(state, index, session.node, RetiredBy::Replaced);
@@ -84,7 +77,7 @@ impl Apply<'_> {
         match self.state.session_state(session) {
             SessionState::Registered => {}
             SessionState::Retired(_) => return Ok(Done::Redundant(Answer::Done)),
-            why => return Err(Rejection::NotRegistered { session, why }),
+            SessionState::Unknown => return Err(Rejection::NoSession(session)),
         }
         retire(self.state, self.index, session.node, RetiredBy::Evicted);
         // A move to a node that is gone would wait for ever.

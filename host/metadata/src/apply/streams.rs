@@ -68,9 +68,11 @@ impl Apply<'_> {
         Ok(Done::Applied(Answer::Stream(id)))
     }
 
-    /// First kept position of a fork's source, when the fork point is in what is committed.
+    /// First kept position of a fork's source, when the fork point is in what is committed. While the
+    /// source is open only its owner knows its tail.
     fn fork_start(&self, fork: ForkOf) -> Result<Position, Rejection> {
         let source = self.stream_at(fork.source, fork.epoch)?;
+        self.not_open_elsewhere(source)?;
         if fork.at < source.start || fork.at > source.end {
             return Err(Rejection::ForkPoint { start: source.start, end: source.end });
         }
