@@ -19,3 +19,4 @@ mod redirects;
 mod registration;
 mod snapshots;
 mod store;
+mod wire;

@@ -229,3 +229,35 @@ fn rte_01_two_nodes_with_one_address_are_refused_or_told() {
         Ok(())
     });
 }
+
+#[test]
+fn a_node_whose_view_lags_costs_hops_and_nothing_else() {
+    run(async {
+        let cluster = cluster().peer_proxies().start().await?;
+        let client = cluster.client();
+        // Everything that the others tell node 3 comes late; its questions to them go at once.
+        cluster.peer_proxy(3)?.delay(std::time::Duration::from_millis(200));
+        let lagging = cluster.node(3);
+        for number in 0..15 {
+            let stream = format!("/lagging/{number}");
+            let created = client.create(cluster.url(1, &stream)).await?;
+            let start = created.next_offset().context("no offset")?.to_owned();
+            let head = client.head(lagging.url(&stream)).follow().await?;
+            ensure!(head.status == 200, "HEAD after 201: {}", head.describe());
+            let append = client.append(lagging.url(&stream), "late\n").await?;
+            ensure!(append.hops.len() <= 3, "{:?}", append.hops);
+            let read = client.get(lagging.url(&format!("{stream}?offset={start}"))).follow().await?;
+            ensure!(read.expect(200)?.body == "late\n");
+            let read = client.read_all(&cluster.url(2, &stream)).await?;
+            ensure!(read == "late\n", "{read:?}");
+            if number % 3 == 0 {
+                let deleted = client.delete(cluster.url(1, &stream)).follow().await?;
+                ensure!(deleted.status.is_success(), "{}", deleted.describe());
+                let gone = client.get(lagging.url(&format!("{stream}?offset=-1"))).follow().await?;
+                ensure!(matches!(gone.status.as_u16(), 404 | 410), "after a delete: {}", gone.describe());
+            }
+        }
+        cluster.heal();
+        cluster.settled().await.map(|_| ())
+    });
+}

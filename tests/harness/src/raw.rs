@@ -21,6 +21,34 @@ impl Head {
     }
 }
 
+/// Sends one request over a connection of its own; `head` and body of the answer.
+pub async fn exchange(
+    address: &str,
+    method: &str,
+    target: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Result<(Head, Vec<u8>)> {
+    let mut raw = Raw::connect(address).await?;
+    raw.send(request(method, target, headers, body)).await?;
+    let head = raw.head().await?;
+    let body = if method == "HEAD" { Vec::new() } else { raw.body(&head).await? };
+    Ok((head, body))
+}
+
+/// The bytes of a request with its body.
+pub fn request(method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    let mut text = format!("{method} {target} HTTP/1.1\r\nhost: test\r\n");
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !body.is_empty() || method == "POST" {
+        text.push_str(&format!("content-length: {}\r\n", body.len()));
+    }
+    text.push_str("\r\n");
+    [text.as_bytes(), body].concat()
+}
+
 /// A connection that shows every byte.
 pub struct Raw {
     stream: TcpStream,
@@ -43,6 +71,30 @@ impl Raw {
             .await
             .context("the other side takes no bytes")??;
         Ok(())
+    }
+
+    /// Sends bytes while it waits for the head of the answer, which may come first; then stops sending.
+    /// How many bytes were sent comes with the head.
+    pub async fn send_until_head(&mut self, bytes: &[u8]) -> Result<(usize, Head)> {
+        let mut sent = 0;
+        loop {
+            if find(&self.buffer, b"\r\n\r\n").is_some() {
+                return Ok((sent, self.head().await?));
+            }
+            let (mut read, mut write) = self.stream.split();
+            let rest = &bytes[sent..(sent + 64 * 1024).min(bytes.len())];
+            let step = async {
+                tokio::select! {
+                    got = read.read_buf(&mut self.buffer) => got.map(|n| (n, 0)),
+                    put = write.write(rest), if !rest.is_empty() => put.map(|n| (1, n)),
+                }
+            };
+            let (got, put) = tokio::time::timeout(crate::LIVE, step).await.context("no answer")??;
+            sent += put;
+            if got == 0 {
+                bail!("the connection ended after {sent} bytes, without a head");
+            }
+        }
     }
 
     /// No more bytes will be sent.
