@@ -199,3 +199,7 @@ async fn passable(source: Option<u64>, rules: &mut watch::Receiver<Rules>) -> bo
         }
     }
 }
+
+#[cfg(test)]
+#[path = "proxy_test.rs"]
+mod tests;
