@@ -47,8 +47,9 @@ pub(super) async fn run(shared: Arc<Shared>) {
         newest: None,
         over: false,
     };
+    let in_flight = shared.options.in_flight(shared.store.kind());
     loop {
-        while !flusher.over && flusher.flights.len() < shared.options.in_flight.max(1) && flusher.launch() {}
+        while !flusher.over && flusher.flights.len() < in_flight && flusher.launch() {}
         let (idle, closing, abandoned) = {
             let queue = shared.queue.lock();
             (queue.records.is_empty() && queue.provers.is_empty(), queue.closing, queue.abandoned)

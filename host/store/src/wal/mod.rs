@@ -18,6 +18,7 @@ mod writer;
 pub use counters::WalCountersSnapshot;
 pub use writer::{Permit, Ticket, Wal};
 
+use crate::Kind;
 use bytes::Bytes;
 use headwater_metadata::{Position, StreamEpoch, StreamId, WalSeq};
 use std::sync::Arc;
@@ -77,8 +78,9 @@ impl Sink for () {
 /// Settings of a write-ahead log.
 #[derive(Clone, Debug)]
 pub struct WalOptions {
-    /// Uploads on their way at a time.
-    pub in_flight: usize,
+    /// Uploads on their way at a time. `None`: two on a disk, where more of them only split the groups
+    /// but a second one fills the time between two flushes, and four elsewhere, where they hide the way.
+    pub in_flight: Option<usize>,
     /// Records are put together up to this size.
     pub object_bytes: usize,
     /// Memory for records that are not durable yet. A record is never larger than this.
@@ -87,7 +89,15 @@ pub struct WalOptions {
 
 impl Default for WalOptions {
     fn default() -> WalOptions {
-        WalOptions { in_flight: 4, object_bytes: 8 << 20, memory_bytes: 128 << 20 }
+        WalOptions { in_flight: None, object_bytes: 8 << 20, memory_bytes: 128 << 20 }
+    }
+}
+
+impl WalOptions {
+    /// Uploads on their way at a time, in this kind of store.
+    pub(crate) fn in_flight(&self, kind: Kind) -> usize {
+        let default = if kind == Kind::File { 2 } else { 4 };
+        self.in_flight.unwrap_or(default).max(1)
     }
 }
 

@@ -94,7 +94,7 @@ async fn records_that_arrive_meanwhile_share_the_next_object() {
     let (store, _, faults) = stores();
     let gate = Gate::default();
     faults.add(Op::Put, "wal/", Fault::Late(gate.clone()), 1);
-    let options = WalOptions { in_flight: 1, ..WalOptions::default() };
+    let options = WalOptions { in_flight: Some(1), ..WalOptions::default() };
     let wal = Wal::start(&store, N1, NONCE, options, Arc::new(()));
     let first = submit(&wal, record(1, 0, "x")).await;
     settle().await;
@@ -118,7 +118,7 @@ async fn overlap(in_flight: usize) -> (u64, u64) {
     let (store, sound, faults) = stores();
     let gate = Gate::default();
     faults.add(Op::Put, layout::wal(N1, WalSeq(0)), Fault::Late(gate.clone()), 1);
-    let options = WalOptions { in_flight, ..WalOptions::default() };
+    let options = WalOptions { in_flight: Some(in_flight), ..WalOptions::default() };
     let wal = Wal::start(&store, N1, NONCE, options, Arc::new(()));
     let mut first = submit(&wal, record(1, 0, "a")).await;
     settle().await;
@@ -224,7 +224,7 @@ async fn att_06_a_number_never_changes_its_contents() {
     let gate = Gate::default();
     faults.add(Op::Put, "wal/", Fault::Late(gate.clone()), 1);
     faults.add(Op::Put, "wal/", Fault::Unavailable, 3);
-    let options = WalOptions { in_flight: 1, ..WalOptions::default() };
+    let options = WalOptions { in_flight: Some(1), ..WalOptions::default() };
     let wal = Wal::start(&store, N1, NONCE, options, Arc::new(()));
     let first = submit(&wal, record(1, 0, "r1")).await;
     settle().await;
@@ -297,7 +297,7 @@ async fn one_proof_serves_all_who_asked_before_it_began() {
     let (store, _, faults) = stores();
     let gate = Gate::default();
     faults.add(Op::Put, "wal/", Fault::Late(gate.clone()), 1);
-    let options = WalOptions { in_flight: 1, ..WalOptions::default() };
+    let options = WalOptions { in_flight: Some(1), ..WalOptions::default() };
     let wal = Wal::start(&store, N1, NONCE, options, Arc::new(()));
     let first = submit(&wal, record(1, 0, "x")).await;
     settle().await;
@@ -469,7 +469,7 @@ async fn objects_are_bounded_and_a_large_record_goes_alone() {
     let (store, _, faults) = stores();
     let gate = Gate::default();
     faults.add(Op::Put, "wal/", Fault::Late(gate.clone()), 1);
-    let options = WalOptions { in_flight: 1, object_bytes: 1000, ..WalOptions::default() };
+    let options = WalOptions { in_flight: Some(1), object_bytes: 1000, ..WalOptions::default() };
     let wal = Wal::start(&store, N1, NONCE, options, Arc::new(()));
     let mut tickets = vec![submit(&wal, record(1, 0, "x")).await];
     settle().await;
