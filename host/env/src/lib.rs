@@ -8,8 +8,11 @@
 
 mod disk;
 #[cfg(feature = "faults")]
+#[allow(clippy::disallowed_methods, reason = "a fail point waits in real time")]
 pub mod faults;
+#[allow(clippy::disallowed_methods, reason = "the operating system behind the seams")]
 mod real;
+#[allow(clippy::disallowed_methods, reason = "the fakes behind the seams, on the paused clock of tokio")]
 pub mod sim;
 
 pub use disk::{Disk, DiskFile, FlushFailed, Lock, is_flush_failure};
