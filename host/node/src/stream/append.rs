@@ -18,7 +18,11 @@ use tokio::sync::OwnedSemaphorePermit;
 const OVERHEAD: usize = 256;
 
 impl Inner {
-    pub(super) async fn append(self: &Arc<Self>, id: StreamId, append: Append) -> Result<Appended, StreamError> {
+    pub(super) async fn append(
+        self: &Arc<Self>,
+        id: StreamId,
+        append: Append,
+    ) -> Result<Appended, StreamError> {
         let until = self.deadline();
         loop {
             let in_use = self.open(id).await?;
@@ -38,7 +42,12 @@ impl Inner {
                     count(&self.counters.appends);
                     add(&self.counters.append_bytes, admitted.bytes.len() as u64);
                     let producer = append.producer.as_ref().map(|p| (p.epoch, p.seq));
-                    return Ok(Appended { tail: admitted.end(), eof: admitted.eof, duplicate: false, producer });
+                    return Ok(Appended {
+                        tail: admitted.end(),
+                        eof: admitted.eof,
+                        duplicate: false,
+                        producer,
+                    });
                 }
                 Ok(Submitted::Duplicate(appended)) => {
                     self.durable(stream, appended.tail, appended.eof, until).await?;
@@ -68,11 +77,13 @@ impl Inner {
         if len as u64 > self.options.append_limit {
             return Err(StreamError::TooLarge { limit: self.options.append_limit });
         }
-        let names = append.producer.as_ref().map_or(0, |p| p.id.len()) + append.seq.as_ref().map_or(0, String::len);
+        let names =
+            append.producer.as_ref().map_or(0, |p| p.id.len()) + append.seq.as_ref().map_or(0, String::len);
         let size = len + names + OVERHEAD;
         let amount = u32::try_from(size.min(self.options.uncommitted_bytes)).unwrap_or(u32::MAX);
         let both = async {
-            let memory = self.memory.clone().acquire_many_owned(amount).await.map_err(|_| StreamError::Fenced)?;
+            let memory =
+                self.memory.clone().acquire_many_owned(amount).await.map_err(|_| StreamError::Fenced)?;
             let permit = self.wal.reserve(size).await.map_err(|error| self.wal_error(error))?;
             Ok((permit, memory))
         };
@@ -89,7 +100,9 @@ impl Inner {
         match ticket {
             Some(Ok(_)) => Ok(()),
             Some(Err(error)) => Err(self.wal_error(error)),
-            None => Err(StreamError::unavailable("the store does not answer: the append may still be stored")),
+            None => {
+                Err(StreamError::unavailable("the store does not answer: the append may still be stored"))
+            }
         }
     }
 

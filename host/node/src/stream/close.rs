@@ -86,7 +86,9 @@ impl Inner {
         let how = match view.stream(stream.id) {
             None => Ended::Deleted,
             Some(s) if s.deleted => Ended::Deleted,
-            Some(s) if s.ownership == Ownership::Opened(self.session) && s.epoch == stream.epoch => return false,
+            Some(s) if s.ownership == Ownership::Opened(self.session) && s.epoch == stream.epoch => {
+                return false;
+            }
             Some(_) => Ended::Closed,
         };
         stream.end(how);
@@ -140,7 +142,8 @@ impl Inner {
 
     /// Closes what nobody has asked for, and ends what has expired.
     pub(super) async fn idle_loop(self: Arc<Self>) {
-        let interval = (self.options.idle_close / 8).clamp(Duration::from_millis(20), Duration::from_secs(15));
+        let interval =
+            (self.options.idle_close / 8).clamp(Duration::from_millis(20), Duration::from_secs(15));
         let mut over = self.over.subscribe();
         let mut stopping = self.stopping.subscribe();
         loop {
@@ -154,7 +157,10 @@ impl Inner {
             for stream in self.registry.all() {
                 if self.is_expired(&stream) {
                     self.expire_open(&stream);
-                } else if stream.idle_since().is_some_and(|since| now.saturating_sub(since) >= self.options.idle_close) {
+                } else if stream
+                    .idle_since()
+                    .is_some_and(|since| now.saturating_sub(since) >= self.options.idle_close)
+                {
                     idle.push(stream);
                 }
             }

@@ -42,6 +42,9 @@ impl Signal {
     /// So many bytes became durable.
     pub fn durable(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.asked.load(Ordering::Acquire) {
+            self.wake.notify_one();
+        }
     }
 }
 
@@ -62,7 +65,8 @@ impl Inner {
                 self.signal.asked.store(false, Ordering::Release);
                 self.signal.bytes.store(0, Ordering::Relaxed);
                 match self.commit_round().await {
-                    Ok(()) => {}
+                    Ok(true) => {}
+                    Ok(false) => break,
                     Err(StreamError::Fenced) => return,
                     Err(error) => {
                         tracing::warn!(%error, "a commit failed; it is tried again");
@@ -74,19 +78,26 @@ impl Inner {
     }
 
     fn is_due(&self) -> bool {
-        if *self.over.borrow() || !self.registry.is_dirty() {
+        if *self.over.borrow() {
             return false;
         }
+        // Objects without records (proofs) are trimmed too.
         let (objects, _) = self.wal.backlog();
+        if objects >= self.options.commit_objects {
+            return true;
+        }
+        if !self.registry.is_dirty() {
+            return false;
+        }
         self.signal.asked.load(Ordering::Acquire)
             || self.signal.bytes.load(Ordering::Relaxed) >= self.options.commit_bytes
-            || objects >= self.options.commit_objects
             || self.registry.oldest_dirty().is_some_and(|oldest| {
                 self.env.clock.monotonic().saturating_sub(oldest) >= self.options.commit_age
             })
     }
 
-    async fn commit_round(self: &Arc<Self>) -> Result<(), StreamError> {
+    /// False when there was nothing to do.
+    async fn commit_round(self: &Arc<Self>) -> Result<bool, StreamError> {
         let (objects, covered) = self.collect();
         let result = self.store_and_commit(&objects, &covered).await;
         for (stream, ..) in covered.values() {
@@ -109,7 +120,9 @@ impl Inner {
                 self.signal.asked.store(true, Ordering::Release);
                 continue;
             }
-            let Some(part) = stream.uncommitted(self.options.run_bytes, ROUND_BYTES - bytes) else { continue };
+            let Some(part) = stream.uncommitted(self.options.run_bytes, ROUND_BYTES - bytes) else {
+                continue;
+            };
             let last = part.runs.len() - 1;
             let mut checkpoint = part.writers.as_ref().map(|writers| writers.encode().into());
             for (i, run) in part.runs.into_iter().enumerate() {
@@ -129,15 +142,19 @@ impl Inner {
         (objects, covered)
     }
 
-    async fn store_and_commit(self: &Arc<Self>, objects: &[Object], covered: &Covered) -> Result<(), StreamError> {
+    async fn store_and_commit(
+        self: &Arc<Self>,
+        objects: &[Object],
+        covered: &Covered,
+    ) -> Result<bool, StreamError> {
         for object in objects {
             self.put(object).await?;
         }
         fail_point!("commit.object_put");
         let trim = self.wal.trim_point(|extent| self.covers(covered, extent));
         let runs: Vec<StreamRun> = objects.iter().flat_map(|object| object.runs.iter().cloned()).collect();
-        if runs.is_empty() && Some(trim) <= self.applied_trim() {
-            return Ok(());
+        if runs.is_empty() && self.applied_trim().is_none_or(|applied| trim <= applied) {
+            return Ok(false);
         }
         let (objects, runs_len) = (objects.len() as u64, runs.len() as u64);
         let outcome = self.settle(Command::Commit { runs, trim }).await?;
@@ -160,7 +177,7 @@ impl Inner {
         if stuck > 0 {
             return Err(StreamError::unavailable("the metadata log refused a commit"));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Stores an object, however long the store fails: there is nothing better to do with the bytes.
@@ -206,7 +223,11 @@ impl Inner {
     fn take_in(&self, stream: &Arc<OpenStream>, end: Position, eof: bool) -> bool {
         let view = self.log.view();
         match view.stream(stream.id) {
-            Some(s) if s.ownership == Ownership::Opened(self.session) && s.epoch == stream.epoch && !s.deleted => {
+            Some(s)
+                if s.ownership == Ownership::Opened(self.session)
+                    && s.epoch == stream.epoch
+                    && !s.deleted =>
+            {
                 stream.set_committed(s.end, s.eof);
                 s.end >= end && (s.eof || !eof)
             }

@@ -37,7 +37,8 @@ impl Inner {
             match self.existing(id, &create).await {
                 // Gone in the meantime, or at its end: the name is free.
                 Err(StreamError::NotFound) if !self.left(until).is_zero() => {
-                    if self.log.view().stream_by_name(&create.name).is_some_and(|s| s.id == id && !s.deleted) {
+                    if self.log.view().stream_by_name(&create.name).is_some_and(|s| s.id == id && !s.deleted)
+                    {
                         self.delete_expired(id).await?;
                     }
                 }

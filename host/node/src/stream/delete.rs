@@ -90,7 +90,7 @@ impl Inner {
             }
             // Placed elsewhere and not open: whoever is asked may delete it.
             Step::Moved(node) if is_open(stream) => return Err(StreamError::Moved(node)),
-            Step::Moved(_) | Step::Open(_) | Step::Place => {}
+            Step::Moved(_) | Step::Open(_) | Step::Place | Step::Damaged(_) => {}
         }
         if !expired && self.is_over(stream) {
             self.expire_closed(stream);

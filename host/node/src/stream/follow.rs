@@ -24,13 +24,17 @@ impl Inner {
         let end = self.env.clock.monotonic() + wait;
         loop {
             let until = self.deadline();
-            let in_use = self.open(id).await?;
+            let in_use = match self.open(id).await {
+                // Nothing comes after the gap until a person decides; what is before it can be read.
+                Err(StreamError::Damaged { .. }) => return self.read(id, From::At(from), limits).await,
+                opened => opened?,
+            };
             let stream = in_use.stream().clone();
             let mut watch = stream.watch();
             let ready = watch.wait_for(|p| {
                 p.durable != from || p.eof || !matches!(p.phase, Phase::Serving | Phase::Flushing)
             });
-            let woken = self.env.timeout(self.left(end), ready).await;
+            self.env.timeout(self.left(end), ready).await.map(drop);
             let phase = stream.published().phase;
             match phase {
                 Phase::Ended(Ended::Fenced) => return Err(StreamError::Fenced),
@@ -44,7 +48,6 @@ impl Inner {
                 }
                 Phase::Serving | Phase::Flushing => {}
             }
-            drop(woken);
             match self.read_open(in_use, From::At(from), limits, until).await {
                 Ok(read) => return Ok(read),
                 Err(Missed::Failed(error)) => return Err(error),

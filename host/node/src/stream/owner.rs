@@ -39,7 +39,11 @@ impl Inner {
     }
 
     /// The stream if it is open here and serves; waits while it is between two states.
-    pub(super) async fn serving(self: &Arc<Self>, id: StreamId, until: Duration) -> Result<Option<InUse>, StreamError> {
+    pub(super) async fn serving(
+        self: &Arc<Self>,
+        id: StreamId,
+        until: Duration,
+    ) -> Result<Option<InUse>, StreamError> {
         while let Some(stream) = self.registry.get(id) {
             let in_use = stream.in_use(&self.env.clock);
             match stream.published().phase {
@@ -119,6 +123,7 @@ impl Inner {
                 Step::Absent => return Err(StreamError::NotFound),
                 Step::Deleted => return Err(StreamError::Deleted),
                 Step::Moved(node) => return Err(StreamError::Moved(node)),
+                Step::Damaged(at) => return Err(StreamError::Damaged { at }),
                 Step::Load(epoch) => return self.load(id, epoch).await,
                 Step::WaitForTransfer => {
                     self.next_view(&mut views, until, "the stream is moving here").await?;
@@ -180,6 +185,7 @@ impl Inner {
             Outcome::Applied(_) | Outcome::Redundant(_) => Ok(false),
             Outcome::Rejected(Rejection::NotRegistered { .. }) => Err(StreamError::Fenced),
             Outcome::Rejected(Rejection::NoStream(_)) => Err(StreamError::NotFound),
+            Outcome::Rejected(Rejection::Damaged(at)) => Err(StreamError::Damaged { at }),
             Outcome::Rejected(why) => {
                 tracing::debug!(stream = %id, %why, "opening was refused");
                 Ok(true)
@@ -198,7 +204,8 @@ impl Inner {
             None => Writers::default(),
             Some(place) => {
                 let stored = object::read_checkpoint(&self.store, place).await.map_err(store_error)?;
-                Writers::decode(&stored).map_err(|error| StreamError::Store(format!("checkpoint: {error}").into()))?
+                Writers::decode(&stored)
+                    .map_err(|error| StreamError::Store(format!("checkpoint: {error}").into()))?
             }
         };
         fail_point!("stream.open.loaded");
@@ -227,16 +234,22 @@ impl Inner {
     pub(super) async fn barrier(&self) -> Result<(), StreamError> {
         count(&self.counters.barriers);
         let fresh = self.log.barrier().await;
-        fresh.map_err(|_| StreamError::unavailable("the cluster has no quorum: this cannot be answered freshly"))
+        fresh.map_err(|_| {
+            StreamError::unavailable("the cluster has no quorum: this cannot be answered freshly")
+        })
     }
 }
 
 pub(super) fn propose_error(error: ProposeError) -> StreamError {
     match error {
         ProposeError::SessionEnded(_) | ProposeError::NoSession => StreamError::Fenced,
-        ProposeError::Unavailable(_) => StreamError::unavailable("the cluster has no quorum: nothing can be changed"),
+        ProposeError::Unavailable(_) => {
+            StreamError::unavailable("the cluster has no quorum: nothing can be changed")
+        }
         ProposeError::Unknown => StreamError::unavailable("the metadata log gave no answer in time"),
-        ProposeError::TooLarge { .. } => StreamError::unavailable("the change is too large for the metadata log"),
+        ProposeError::TooLarge { .. } => {
+            StreamError::unavailable("the change is too large for the metadata log")
+        }
         ProposeError::Stopped(_) => StreamError::unavailable("the node is stopping"),
     }
 }

@@ -46,7 +46,9 @@ impl Inner {
             };
             match result {
                 Err(Missed::Look) if tries < TRIES => tries += 1,
-                Err(Missed::Look) => return Err(StreamError::unavailable("the stream changes under the read")),
+                Err(Missed::Look) => {
+                    return Err(StreamError::unavailable("the stream changes under the read"));
+                }
                 Err(Missed::Failed(error)) => return Err(error),
                 Ok(read) => return Ok(read),
             }
@@ -81,7 +83,12 @@ impl Inner {
 
     /// Finds the stream. `touches`: it will be read, which renews the life of some, and those are
     /// opened.
-    async fn find(self: &Arc<Self>, id: StreamId, touches: bool, until: Duration) -> Result<Place, StreamError> {
+    async fn find(
+        self: &Arc<Self>,
+        id: StreamId,
+        touches: bool,
+        until: Duration,
+    ) -> Result<Place, StreamError> {
         loop {
             self.check()?;
             if let Some(in_use) = self.serving(id, until).await? {
@@ -99,16 +106,18 @@ impl Inner {
                 Step::Deleted => return Err(StreamError::Deleted),
                 Step::Load(_) => drop(self.open(id).await?),
                 Step::Moved(node) if open => return Err(StreamError::Moved(node)),
-                Step::WaitForTransfer => self.next_view(&mut views, until, "the stream is moving here").await?,
+                Step::WaitForTransfer => {
+                    self.next_view(&mut views, until, "the stream is moving here").await?
+                }
                 Step::WaitForRecovery(_) => {
                     self.next_view(&mut views, until, "the stream's last owner is being recovered").await?;
                 }
-                Step::Moved(_) | Step::Open(_) | Step::Place => {
+                Step::Moved(_) | Step::Open(_) | Step::Place | Step::Damaged(_) => {
                     if self.is_over(stream) {
                         self.expire_closed(stream);
                         return Err(StreamError::NotFound);
                     }
-                    if touches && expiry::is_renewed_by_reads(stream.expiry) {
+                    if touches && expiry::is_renewed_by_reads(stream.expiry) && !stream.damaged {
                         return Ok(Place::Here(self.open(id).await?));
                     }
                     return Ok(Place::Objects(stream.clone()));
@@ -246,7 +255,9 @@ impl Inner {
         limits: ReadLimits,
     ) -> Result<(Position, Body), Missed> {
         let runs = choose(stream, position, limits.bytes);
-        let Some(next) = runs.last().map(|run| run.end) else { return Ok((position, stream::empty().boxed())) };
+        let Some(next) = runs.last().map(|run| run.end) else {
+            return Ok((position, stream::empty().boxed()));
+        };
         count(&self.counters.object_reads);
         let cache = self.cache.clone();
         let pieces = stream::iter(runs)

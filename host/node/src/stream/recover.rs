@@ -16,11 +16,11 @@ use headwater_env::fail_point;
 use headwater_metadata::{
     Command, Outcome, Ownership, Position, Recovered, Rejection, Session, Stream, StreamId, StreamRun, View,
 };
+use headwater_store::StoreError;
 use headwater_store::object::{self, Writer};
 use headwater_store::recover::{Replayed, delete_log, replay};
 use headwater_store::wal::seal::{SealedLog, seal};
 use headwater_store::wal::{Extent, Record};
-use headwater_store::StoreError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ impl Inner {
         if record.recovered {
             return Ok(recovery);
         }
-        let log = seal(&self.store, retired, record.trim, self.session).await?;
+        let log = seal(&self.store, retired, record.progress.trim, self.session).await?;
         fail_point!("recover.sealed");
         tracing::info!(session = %retired, from = %log.from, end = %log.end, "sealed the log of a retired session");
         let mut found = self.replay(&view, &log).await;
@@ -175,7 +175,8 @@ impl Inner {
         for stream in ids.iter().filter_map(|id| view.stream(*id)) {
             let mut found = found.remove(&stream.id).unwrap_or_default();
             let checkpoint = self.checkpoint_after(stream, &mut found).await?;
-            let nothing = StreamRun { stream: stream.id, epoch: stream.epoch, run: None, checkpoint: None, eof: false };
+            let nothing =
+                StreamRun { stream: stream.id, epoch: stream.epoch, run: None, checkpoint: None, eof: false };
             let recovered = Recovered { run: nothing, damaged: found.damaged, now_ms };
             if found.metas.is_empty() {
                 others.push(recovered);
@@ -198,7 +199,11 @@ impl Inner {
     }
 
     /// The writers as of the end of what was found, when they have changed.
-    async fn checkpoint_after(&self, stream: &Stream, found: &mut Found) -> Result<Option<Bytes>, RecoverError> {
+    async fn checkpoint_after(
+        &self,
+        stream: &Stream,
+        found: &mut Found,
+    ) -> Result<Option<Bytes>, RecoverError> {
         if found.metas.iter().all(|(meta, _)| meta.producer.is_none() && meta.seq.is_none()) {
             return Ok(None);
         }

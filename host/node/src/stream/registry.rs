@@ -67,7 +67,8 @@ impl Registry {
 
     /// All of them, in an order that is the same every time.
     pub fn all(&self) -> Vec<Arc<OpenStream>> {
-        let mut all: Vec<_> = self.shards.iter().flat_map(|s| s.read().values().cloned().collect::<Vec<_>>()).collect();
+        let mut all: Vec<_> =
+            self.shards.iter().flat_map(|s| s.read().values().cloned().collect::<Vec<_>>()).collect();
         all.sort_by_key(|stream| stream.id);
         all
     }

@@ -1,6 +1,6 @@
 //! What a node has to do to serve a stream, as its view has it: pure. `owner.rs` does it.
 
-use headwater_metadata::{Effective, NodeId, Ownership, Session, StreamEpoch, StreamId, View};
+use headwater_metadata::{Effective, NodeId, Ownership, Position, Session, StreamEpoch, StreamId, View};
 
 /// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Step {
     WaitForTransfer,
     /// Wait: the session that had it is not recovered yet.
     WaitForRecovery(Session),
+    /// Records were lost from here on: it is read from its objects, and nobody opens it.
+    Damaged(Position),
     /// Another node has it.
     Moved(NodeId),
 }
@@ -33,7 +35,11 @@ pub fn next(view: &View, id: StreamId, session: Session) -> Step {
         return Step::Load(stream.epoch);
     }
     let waits = view.waits_for_recovery(stream);
-    let open = waits.map_or(Step::Open(stream.epoch), Step::WaitForRecovery);
+    let open = match waits {
+        Some(ended) => Step::WaitForRecovery(ended),
+        None if stream.damaged => Step::Damaged(stream.end),
+        None => Step::Open(stream.epoch),
+    };
     match view.effective(stream) {
         Effective::Unregistered => Step::Absent,
         Effective::Unplaced => Step::Place,

@@ -1,0 +1,146 @@
+//! Streams between processes: who may do what, and what a fenced one may not.
+
+use super::super::*;
+use super::fake::*;
+use headwater_metadata::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_another_node_serves_is_named() {
+    let cluster = Cluster::new();
+    let one = cluster.start(1, 100, options(), Crash::never());
+    let two = cluster.start(2, 100, options(), Crash::never());
+    let id = one.new_stream("/a", "").await;
+    one.streams.open(id).await.expect("the lowest id is chosen");
+    one.put(id, "x").await;
+    let moved = Some(StreamError::Moved(NodeId(1)));
+    assert_eq!(two.streams.append(id, text("y")).await.err(), moved);
+    assert_eq!(two.streams.info(id).await.err(), moved);
+    assert_eq!(two.streams.read(id, From::Start, ReadLimits::default()).await.err(), moved);
+    assert_eq!(two.streams.delete(id).await.err(), moved);
+    one.streams.close(id).await.expect("closes");
+    assert_eq!(two.all(id).await, "x", "anybody reads what is open nowhere");
+    assert_eq!(two.put(id, "y").await, Position(2), "and revives it");
+    assert_eq!(one.streams.append(id, text("z")).await.err(), Some(StreamError::Moved(NodeId(2))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pending_transfer_goes_to_the_target() {
+    let cluster = Cluster::new();
+    let one = cluster.start(1, 100, options(), Crash::never());
+    let two = cluster.start(2, 100, options(), Crash::never());
+    let id = one.new_stream("/a", "").await;
+    one.put(id, "x").await;
+    let epoch = cluster.view().stream(id).expect("it").epoch;
+    let outcome = two.log.now(Command::Transfer { stream: id, epoch, target: NodeId(2) });
+    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+    let waiting = tokio::spawn({
+        let streams = two.streams.clone();
+        async move { streams.append(id, text("y")).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    one.streams.close(id).await.expect("closes");
+    assert_eq!(waiting.await.expect("no panic").expect("taken").tail, Position(2));
+    assert_eq!(one.streams.append(id, text("z")).await.err(), Some(StreamError::Moved(NodeId(2))));
+    assert_eq!(two.all(id).await, "xy");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_the_recovery_of_the_last_owner_and_gives_up_in_time() {
+    let cluster = Cluster::new();
+    let one = cluster.start(1, 100, options(), Crash::never());
+    let two = cluster.start(2, 100, options(), Crash::never());
+    let id = one.new_stream("/a", "").await;
+    one.put(id, "acknowledged").await;
+    one.crash.now();
+    cluster.evict(&two, one.session);
+    for error in [
+        two.streams.append(id, text("y")).await.err(),
+        two.streams.info(id).await.err(),
+        two.streams.read(id, From::Start, ReadLimits::default()).await.err(),
+        two.streams.delete(id).await.err(),
+    ] {
+        assert!(matches!(error, Some(StreamError::Unavailable { .. })), "{error:?}");
+    }
+    let waiting = tokio::spawn({
+        let streams = two.streams.clone();
+        async move { streams.append(id, text("!")).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let recovery = two.streams.recover(one.session).await.expect("recovered");
+    assert_eq!((recovery.streams, recovery.bytes, recovery.damaged), (1, 12, 0));
+    assert_eq!(waiting.await.expect("no panic").expect("taken").tail, Position(13));
+    assert_eq!(two.all(id).await, "acknowledged!");
+    assert_eq!(two.streams.recover(one.session).await.expect("again").parts, 0);
+}
+
+/// The owner is paused, its log is sealed; what it has in hand is not acknowledged, and it ends.
+#[tokio::test(start_paused = true)]
+async fn a_sealed_owner_acknowledges_nothing() {
+    let cluster = Cluster::new();
+    let one = cluster.start(1, 100, options(), Crash::never());
+    let two = cluster.start(2, 100, options(), Crash::never());
+    let id = one.new_stream("/a", "").await;
+    one.put(id, "a").await;
+    cluster.evict(&two, one.session);
+    two.streams.recover(one.session).await.expect("recovered");
+    assert_eq!(two.put(id, "b").await, Position(2));
+    // It has not heard of its eviction.
+    assert_eq!(one.streams.append(id, text("lost")).await, Err(StreamError::Fenced));
+    assert_eq!(one.streams.read(id, From::Now, ReadLimits::default()).await.err(), Some(StreamError::Fenced));
+    assert!(*one.streams.over().borrow());
+    assert_eq!(two.all(id).await, "ab");
+}
+
+/// The same, asked for its tail before it tries to append.
+#[tokio::test(start_paused = true)]
+async fn a_sealed_owner_claims_no_tail() {
+    let cluster = Cluster::new();
+    let one = cluster.start(1, 100, options(), Crash::never());
+    let two = cluster.start(2, 100, options(), Crash::never());
+    let id = one.new_stream("/a", "").await;
+    one.put(id, "a").await;
+    cluster.evict(&two, one.session);
+    two.streams.recover(one.session).await.expect("recovered");
+    two.put(id, "b").await;
+    assert_eq!(one.streams.info(id).await.err(), Some(StreamError::Fenced));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_hears_of_its_end_lets_nobody_wait() {
+    let cluster = Cluster::new();
+    let one = cluster.start(1, 100, options(), Crash::never());
+    let id = one.new_stream("/a", "").await;
+    one.put(id, "a").await;
+    let reader = tokio::spawn({
+        let streams = one.streams.clone();
+        async move { streams.follow(id, Position(1), ReadLimits::default(), Duration::from_secs(600)).await.err() }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    one.log.hear(RetiredBy::Evicted);
+    assert_eq!(reader.await.expect("no panic"), Some(StreamError::Fenced));
+    assert_eq!(one.streams.append(id, text("b")).await, Err(StreamError::Fenced));
+    assert_eq!(one.streams.counters().fenced, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_node_recovers_its_own_streams() {
+    let cluster = Cluster::new();
+    let first = cluster.start(1, 100, options(), Crash::never());
+    let (a, b) = (first.new_stream("/a", "").await, first.new_stream("/b", "head").await);
+    let producer = |seq| Append { producer: Some(Producer { id: "p".into(), epoch: 3, seq }), ..text("p") };
+    for seq in 0..3 {
+        first.streams.append(a, producer(seq)).await.expect("taken");
+    }
+    first.streams.append(b, Append { eof: true, ..text("tail") }).await.expect("closed");
+    first.crash.now();
+    let second = cluster.start(1, 200, options(), Crash::never());
+    second.streams.recover(first.session).await.expect("recovered");
+    assert!(!cluster.keys().await.iter().any(|k| k.starts_with("wal/1/100/") && !k.ends_with("0000")));
+    assert!(second.streams.append(a, producer(2)).await.expect("again").duplicate);
+    assert!(!second.streams.append(a, producer(3)).await.expect("next").duplicate);
+    assert_eq!(second.all(a).await, "pppp");
+    assert_eq!(second.all(b).await, "headtail");
+    assert_eq!(second.streams.append(b, text("x")).await, Err(StreamError::Closed { tail: Position(8) }));
+    assert_eq!(cluster.view().stream(a).expect("it").ownership, Ownership::Opened(second.session));
+    assert_eq!(second.streams.counters().recoveries, 1);
+}
