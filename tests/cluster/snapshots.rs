@@ -294,19 +294,21 @@ fn rft_14_a_failed_flush_ends_the_node() {
     run(async {
         let cluster = cluster().start().await?;
         commands(&cluster, "/flush/before", 5).await?;
-        for point in ["raft.log.flush", "raft.vote.flush"] {
+        for what in ["log", "vote"] {
             let node = cluster.node(3);
-            node.admin().arm(point, "error*1").await?;
-            if point == "raft.vote.flush" {
+            if what == "vote" {
                 // A new term makes it vote: the leader goes.
                 let view: Value = node.admin().cluster().await?;
                 let leader = view["leader"].as_u64().context("no leader")?;
+                node.admin().arm("raft.log.sync", "error*1").await?;
                 if leader != node.id() {
                     cluster.node(leader).restart_hard().await?;
                     cluster.node(leader).wait_ready().await?;
                 }
+            } else {
+                node.admin().arm("raft.log.sync", "error*1").await?;
             }
-            let prefix = format!("/flush/{point}");
+            let prefix = format!("/flush/{what}");
             let (ended, _) = tokio::join!(node.wait_exit(SOON), commands(&cluster, &prefix, 20));
             ensure!(ended? != Ended::Code(0), "it went on or ended as if all were well");
             ensure!(!node.log_of_this_start().contains("retrying"), "a flush was tried again");
@@ -314,5 +316,29 @@ fn rft_14_a_failed_flush_ends_the_node() {
             cluster.settled().await?;
         }
         Ok(())
+    });
+}
+
+#[test]
+fn rft_01_a_crash_between_the_steps_of_a_compaction_is_survived() {
+    run(async {
+        let cluster = builder().start().await?;
+        for point in ["raft.snapshot.written", "raft.log.purge"] {
+            let node = cluster.node(2);
+            node.admin().arm(point, "exit").await?;
+            let mut round = 0;
+            while node.poll_exit().is_none() {
+                ensure!(round < 40, "{point} was never passed");
+                commands(&cluster, &format!("/crash/{point}/{round}"), 25).await?;
+                round += 1;
+            }
+            let index = applied(&cluster, 1).await?;
+            node.start().await?;
+            caught_up(&cluster, 2, index).await?;
+        }
+        // And all of them once more.
+        cluster.kill_all().await?;
+        cluster.start_all().await?;
+        cluster.settled().await.map(|_| ())
     });
 }

@@ -61,6 +61,7 @@ impl Admin {
         let mut all: Vec<Value> = Vec::new();
         loop {
             let after = all.last().and_then(|s| s["name"].as_str()).unwrap_or("").to_owned();
+            let (prefix, after) = (encoded(prefix), encoded(&after));
             let path = format!("/admin/streams?prefix={prefix}&after={after}&limit=500");
             let page = self.get(&path).await?.expect(200)?.json()?;
             let list =
@@ -127,4 +128,10 @@ impl Admin {
         let points = self.get("/admin/faults").await?.expect(200)?.json()?;
         Ok(points[point].as_u64().or_else(|| points["hits"][point].as_u64()).unwrap_or(0))
     }
+}
+
+/// A value for a query: a name's own escapes must survive the decoding of the query.
+fn encoded(value: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+    value.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
