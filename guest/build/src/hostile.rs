@@ -3,8 +3,8 @@
 //! A policy that always misbehaves is refused when it is pushed. One that must be provoked passes, which
 //! is what a test of a running cluster needs: see [`When::Provoked`].
 
+use crate::Workspace;
 use anyhow::{Context, Result};
-use std::path::Path;
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -77,7 +77,7 @@ pub fn component(wit: &str, module: &str) -> Result<Vec<u8>> {
 
 /// The text of `wit/policy.wit`.
 pub fn world() -> Result<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/policy.wit");
+    let path = Workspace::default().root().join("wit/policy.wit");
     std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
 }
 

@@ -19,8 +19,11 @@ pub struct Workspace {
 
 impl Default for Workspace {
     fn default() -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("guest/build is two deep");
-        Workspace { root: root.to_owned() }
+        // Where cargo runs us now; a path from compile time would be wrong in a copy of the repository.
+        let start = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("."), PathBuf::from);
+        let start = start.canonicalize().unwrap_or(start);
+        let root = start.ancestors().find(|folder| folder.join("wit/policy.wit").exists());
+        Workspace { root: root.unwrap_or(&start).to_owned() }
     }
 }
 
