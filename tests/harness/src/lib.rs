@@ -14,6 +14,7 @@
 )]
 
 pub mod admin;
+pub mod chaos;
 pub mod checker;
 pub mod cluster;
 pub mod history;
