@@ -123,3 +123,56 @@ fn a_removed_policy_is_gone_and_the_built_in_one_stays() {
     policies.remove(builtin().0);
     assert_eq!(policies.set_active(builtin().0), Err(NotReady::NotCompiled(builtin().0)));
 }
+
+fn highest_id() -> Bytes {
+    Bytes::from_static(include_bytes!("../../../guest/prebuilt/highest-id.wasm"))
+}
+
+#[test]
+fn wsm_05_a_swap_under_load_fails_no_request_and_frees_the_old_code() {
+    let policies = policies();
+    let (first, second) = (builtin().0, digest_of(&highest_id()));
+    policies.prepare(first, Bytes::from_static(builtin().1)).expect("compiles");
+    policies.prepare(second, highest_id()).expect("compiles");
+    policies.set_active(first).expect("ready");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let seen = [const { std::sync::atomic::AtomicU64::new(0) }; 2];
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    let routed =
+                        policies.route(NodeId(1), Operation::Read, Ownership::Opened(NodeId(2)), |_| true);
+                    assert_eq!((routed.decision, routed.fallback), (Decision::Redirect(NodeId(2)), None));
+                    let policy = routed.policy.expect("every decision names its policy");
+                    seen[usize::from(policy == second)].fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let both_decided = || seen.iter().all(|times| times.load(Relaxed) > 100);
+        for round in (0..).take_while(|round| *round < 200 || !both_decided()) {
+            policies.set_active(if round % 2 == 0 { second } else { first }).expect("ready");
+            // Placement asks by digest, whatever routes.
+            let candidates = [candidate(1, 1, 0), candidate(2, 1, 0)];
+            assert_eq!(policies.place(first, &subject(), &candidates), Choice::Node(NodeId(1)));
+            assert_eq!(policies.place(second, &subject(), &candidates), Choice::Node(NodeId(2)));
+        }
+        stop.store(true, Relaxed);
+    });
+    assert_eq!(policies.counters().fallbacks(), 0);
+
+    let code = Arc::downgrade(&policies.find(second).expect("there"));
+    policies.set_active(first).expect("ready");
+    policies.remove(second);
+    assert!(code.upgrade().is_none(), "nothing holds the code of a removed policy");
+}
+
+#[test]
+fn other_limits_are_another_engine() {
+    let engine = engine::placement(Limits::STANDARD).expect("engine");
+    let standard = engine::fingerprint(&engine, Limits::STANDARD);
+    let more = Limits { place_fuel: Limits::STANDARD.place_fuel + 1, ..Limits::STANDARD };
+    assert_ne!(standard, engine::fingerprint(&engine, more), "fuel decides when an answer is lost");
+    let strict = engine::placement(Limits::STRICT).expect("engine");
+    assert_ne!(standard, engine::fingerprint(&strict, Limits::STANDARD), "so does the stack");
+}
