@@ -101,6 +101,10 @@ pub enum Command {
         touched_ms: u64,
     },
     /// Records that bytes moved from the proposer's write-ahead log into data objects.
+    ///
+    /// All runs of one object belong in one command: an object that nothing refers to any more may be
+    /// deleted at once, and a run in it is refused from then on. After a refused run of a stream, what
+    /// follows of that stream in the same command is refused too.
     Commit {
         /// What was written, per stream.
         runs: Vec<StreamRun>,
@@ -130,7 +134,8 @@ pub enum Command {
         /// Its epoch as the proposer knows it.
         epoch: StreamEpoch,
     },
-    /// Lets go of streams of a retired session whose log was sealed and replayed.
+    /// Lets go of streams of a retired session whose log was sealed and replayed. Comes in parts, each
+    /// with objects of its own; the last one is rejected while a stream is open in the session.
     RecoverSession {
         /// The retired session.
         session: Session,

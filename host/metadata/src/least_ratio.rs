@@ -31,7 +31,8 @@ mod tests {
 
     #[test]
     fn takes_the_lowest_share_and_of_equal_ones_the_lowest_id() {
-        let table: &[(&[(u64, u32, u64)], Option<u64>)] = &[
+        type Node = (u64, u32, u64);
+        let table: &[(&[Node], Option<u64>)] = &[
             (&[], None),
             (&[(1, 0, 0)], None),
             (&[(1, 1, 0), (2, 1, 0)], Some(1)),

@@ -11,7 +11,13 @@ impl Apply<'_> {
     pub(super) fn commit(&mut self, runs: &[StreamRun], trim: WalSeq) -> Verdict {
         let mut refused = Vec::new();
         for run in runs {
-            if let Err(why) = self.commit_run(run) {
+            // What follows a refused run of a stream would stand at the wrong place.
+            let earlier: Option<&(StreamId, Rejection)> = refused.iter().find(|(id, _)| *id == run.stream);
+            let result = match earlier {
+                Some((_, why)) => Err(why.clone()),
+                None => self.commit_run(run),
+            };
+            if let Err(why) = result {
                 refused.push((run.stream, why));
             }
         }

@@ -26,7 +26,7 @@ pub(crate) fn check(state: &State) {
         assert_eq!(state.session_of(session.node), Some(*session), "progress is kept of registered sessions");
     }
     for node in state.nodes() {
-        for live in &node.live {
+        if let Some(live) = &node.live {
             assert_eq!(live.session.epoch, node.highest);
             assert!(state.live.get(&live.session).is_some());
             assert!(state.retired(live.session).is_none(), "an ended session is never registered");
@@ -83,11 +83,11 @@ pub(crate) fn check_step(before: &State, after: &State) {
         assert!(new.epoch >= old.epoch, "stream epochs only grow");
         assert!(new.end >= old.end, "the committed end never goes back");
         assert!(!old.eof || (new.eof && new.end == old.end), "the end is final");
-        if new.ownership != old.ownership {
-            if let Ownership::Opened(session) = new.ownership {
-                assert_eq!(before.session_state(session), SessionState::Registered);
-                assert!(new.epoch > old.epoch, "every open is a new epoch");
-            }
+        if let Ownership::Opened(session) = new.ownership
+            && new.ownership != old.ownership
+        {
+            assert_eq!(before.session_state(session), SessionState::Registered);
+            assert!(new.epoch > old.epoch, "every open is a new epoch");
         }
     }
     for node in before.nodes() {

@@ -163,7 +163,7 @@ fn every_command_of_a_session_that_is_not_registered_is_rejected_and_changes_not
 }
 
 /// Each kind of command once.
-fn one_of_each(stream: StreamId) -> Vec<Command> {
+pub(super) fn one_of_each(stream: StreamId) -> Vec<Command> {
     let by = session(2, 100);
     let epoch = StreamEpoch(1);
     vec![

@@ -66,6 +66,25 @@ fn the_trim_point_moves_only_when_every_run_was_applied_or_its_stream_is_deleted
 }
 
 #[test]
+fn nothing_of_a_stream_is_accepted_after_a_refused_run_of_it() {
+    let mut cluster = Cluster::of(1);
+    let one = session(1, 100);
+    let (a, b) = (cluster.opened(one, "/a"), cluster.opened(one, "/b"));
+    let end = StreamRun { eof: true, ..stream_run(a, 1, None) };
+    let runs = vec![
+        stream_run(a, 1, Some(run(one, 0, 3, 5))),
+        end,
+        stream_run(a, 1, Some(run(one, 0, 0, 5))),
+        stream_run(b, 1, Some(run(one, 0, 0, 5))),
+    ];
+    let gap = Rejection::NotContiguous { start: Position(3), end: Position(0) };
+    let expected = [(a, gap.clone()), (a, gap.clone()), (a, gap)];
+    assert_eq!(refused(cluster.commit(one, runs, 9)), expected);
+    assert_eq!((cluster.stream(a).end, cluster.stream(a).eof), (Position(0), false));
+    assert_eq!(cluster.stream(b).end, Position(5));
+}
+
+#[test]
 fn a_stream_that_is_closed_for_appends_takes_no_more_bytes() {
     let mut cluster = Cluster::of(1);
     let one = session(1, 100);
