@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use headwater_env::Env;
 use http::StatusCode;
 use http::header::RETRY_AFTER;
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::client::{
     ClientOptions, HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService,
     ReqwestConnector,
@@ -14,6 +14,7 @@ use object_store::prefix::PrefixStore;
 use object_store::{BackoffConfig, ObjectStore, Result, RetryConfig};
 use parking_lot::Mutex;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
@@ -80,12 +81,23 @@ impl HttpService for Client {
     }
 }
 
-/// Opens `s3://bucket/prefix`.
-pub(crate) fn open(url: &Url, hold: Hold) -> Result<Arc<dyn ObjectStore>> {
+/// Opens `s3://bucket/prefix` with settings named as in the environment.
+pub(crate) fn open(
+    url: &Url,
+    settings: impl IntoIterator<Item = (String, String)>,
+    hold: Hold,
+) -> Result<Arc<dyn ObjectStore>> {
     let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 0, ..RetryConfig::default() };
-    let bucket = url.host_str().unwrap_or_default();
-    let store = AmazonS3Builder::from_env()
-        .with_bucket_name(bucket)
+    let mut builder = AmazonS3Builder::new();
+    for (name, value) in settings {
+        let name = name.to_ascii_lowercase();
+        let known = name.starts_with("aws_").then(|| AmazonS3ConfigKey::from_str(&name).ok());
+        if let Some(key) = known.flatten() {
+            builder = builder.with_config(key, value);
+        }
+    }
+    let store = builder
+        .with_bucket_name(url.host_str().unwrap_or_default())
         .with_retry(retry)
         .with_http_connector(Connector { hold })
         .build()?;

@@ -13,6 +13,7 @@ use headwater_metadata::NodeId;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, PutMode, PutOptions, PutPayload};
+use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,12 +98,22 @@ impl Store {
     /// Opens `file:///path`, `s3://bucket/prefix` (credentials and endpoint from `AWS_*`) or `memory://`
     /// (of this process alone). A folder is made when it is absent.
     pub fn open(url: &str, env: Env) -> Result<Store, StoreError> {
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        Store::open_with(url, env, std::env::vars_os().filter_map(text))
+    }
+
+    /// [`Store::open`] with other settings than the process's environment.
+    pub fn open_with(
+        url: &str,
+        env: Env,
+        settings: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Store, StoreError> {
         let refuse = |reason: String| StoreError::Url { url: url.to_owned(), reason };
         let parsed = Url::parse(url).map_err(|error| refuse(error.to_string()))?;
         let hold = Hold::new(env.clone());
         let (objects, files, kind): (Arc<dyn ObjectStore>, _, _) = match parsed.scheme() {
             "memory" => (Arc::new(InMemory::new()), None, Kind::Memory),
-            "s3" => (s3::open(&parsed, hold.clone()).map_err(|e| refuse(e.to_string()))?, None, Kind::S3),
+            "s3" => (s3::open(&parsed, settings, hold.clone()).map_err(|e| refuse(e.to_string()))?, None, Kind::S3),
             "file" => {
                 let path = parsed.to_file_path().map_err(|()| refuse("not a path of this machine".into()))?;
                 env.disk.create_dir_all(&path).map_err(|e| refuse(e.to_string()))?;
@@ -136,33 +147,26 @@ impl Store {
         }
     }
 
-    /// Proves the store: creates an object twice (the second must be refused), reads it, finds it in a
-    /// listing, deletes it. Names the right that is missing.
+    /// Proves the store: creates an object, reads it, creates it again (which must be refused and change
+    /// nothing), finds it in a listing, deletes it. Names the right that is missing.
     pub async fn probe(&self) -> Result<(), StoreError> {
         let nonce = self.env().entropy.u128();
         let path = layout::probe(nonce);
-        let body = Bytes::copy_from_slice(&nonce.to_le_bytes());
+        let body = [Bytes::copy_from_slice(&nonce.to_le_bytes())];
         let refused = |right: &'static str| move |reason: String| StoreError::Right { right, reason };
-        let mut last = String::new();
-        // A proof is not given up for one bad answer.
-        for _ in 0..4 {
-            match self.probe_create(&path, &body).await {
-                Ok(()) => {
-                    last.clear();
-                    break;
-                }
-                Err(Failure::Final(reason)) => return Err(StoreError::CannotFence(reason)),
-                Err(Failure::Passing(reason)) => last = reason,
-                Err(Failure::Absent) => last = "absent".into(),
-            }
-            self.backoff().wait(&last).await;
+        let created = self.patiently(|| self.create_once(&path, &body)).await.map_err(refused("create"))?;
+        if !matches!(created, Some(Created::Stored)) {
+            return Err(StoreError::CannotFence("a new name is taken by something else".into()));
         }
-        if !last.is_empty() {
-            return Err(refused("create")(last));
+        let found = self.patiently(|| self.get_once(&path, None)).await.map_err(refused("read"))?;
+        if found.as_ref() != Some(&body[0]) {
+            return Err(refused("read")("what was written is not what is read".into()));
         }
-        match self.patiently(|| self.get_once(&path, None)).await.map_err(refused("read"))? {
-            Some(found) if found == body => {}
-            _ => return Err(refused("read")("what was written is not what is read".into())),
+        let other = [Bytes::from_static(b"overwritten")];
+        let again = self.patiently(|| self.create_once(&path, &other)).await.map_err(refused("create"))?;
+        if !matches!(again, Some(Created::Taken(found)) if found == body[0]) {
+            let why = "creating an object that exists succeeded: it has no conditional puts (If-None-Match)";
+            return Err(StoreError::CannotFence(why.into()));
         }
         let listed = self.patiently(|| self.list_once(layout::probes())).await.map_err(refused("list"))?;
         if !listed.unwrap_or_default().contains(&path) {
@@ -171,24 +175,6 @@ impl Store {
         }
         self.patiently(|| self.delete_once(&path)).await.map_err(refused("delete"))?;
         Ok(())
-    }
-
-    /// Creates the probe and checks that a second create with other contents is refused and changes
-    /// nothing.
-    async fn probe_create(&self, path: &Path, body: &Bytes) -> Result<(), Failure> {
-        match self.create_once(path, std::slice::from_ref(body)).await? {
-            Created::Stored => {}
-            Created::Taken(_) => {
-                return Err(Failure::Final("a new name is taken by something else".into()));
-            }
-        }
-        let other = [Bytes::from_static(b"overwritten")];
-        match self.create_once(path, &other).await? {
-            Created::Taken(found) if found == *body => Ok(()),
-            _ => Err(Failure::Final(
-                "creating an object that exists succeeded: it has no conditional puts (If-None-Match)".into(),
-            )),
-        }
     }
 
     /// Repeats a request a few times.
