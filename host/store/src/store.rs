@@ -98,7 +98,8 @@ impl Store {
     /// Opens `file:///path`, `s3://bucket/prefix` (credentials and endpoint from `AWS_*`) or `memory://`
     /// (of this process alone). A folder is made when it is absent.
     pub fn open(url: &str, env: Env) -> Result<Store, StoreError> {
-        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let text =
+            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         Store::open_with(url, env, std::env::vars_os().filter_map(text))
     }
 
@@ -113,7 +114,11 @@ impl Store {
         let hold = Hold::new(env.clone());
         let (objects, files, kind): (Arc<dyn ObjectStore>, _, _) = match parsed.scheme() {
             "memory" => (Arc::new(InMemory::new()), None, Kind::Memory),
-            "s3" => (s3::open(&parsed, settings, hold.clone()).map_err(|e| refuse(e.to_string()))?, None, Kind::S3),
+            "s3" => (
+                s3::open(&parsed, settings, hold.clone()).map_err(|e| refuse(e.to_string()))?,
+                None,
+                Kind::S3,
+            ),
             "file" => {
                 let path = parsed.to_file_path().map_err(|()| refuse("not a path of this machine".into()))?;
                 env.disk.create_dir_all(&path).map_err(|e| refuse(e.to_string()))?;

@@ -62,7 +62,9 @@ async fn serve(mut stream: Box<dyn headwater_env::Connection>, server: Arc<Mutex
             let mut server = server.lock().expect("not poisoned");
             server.seen.push(format!("{method} {path}"));
             let scripted = server.script.front().is_some_and(|next| match next {
-                Scripted::Refuse(of, ..) | Scripted::DoThen(of, _) | Scripted::DoThenHangUp(of) => *of == method,
+                Scripted::Refuse(of, ..) | Scripted::DoThen(of, _) | Scripted::DoThenHangUp(of) => {
+                    *of == method
+                }
             });
             let next = if scripted { server.script.pop_front() } else { None };
             if let Some(Scripted::Refuse(_, status, extra)) = next {
@@ -160,7 +162,8 @@ async fn obj_03_whatever_the_wire_says_a_put_that_was_done_counts_once() {
 async fn obj_03_a_put_that_was_not_done_is_repeated() {
     let (store, server) = setup().await;
     let wal = start(&store);
-    for (n, status) in ["409 Conflict", "500 Internal Server Error", "403 Forbidden", "400 Bad Request"].iter().enumerate()
+    for (n, status) in
+        ["409 Conflict", "500 Internal Server Error", "403 Forbidden", "400 Bad Request"].iter().enumerate()
     {
         script(&server, [Scripted::Refuse("PUT", status, "")]);
         assert_eq!(append(&wal, n as u64).await, WalSeq(n as u64));
