@@ -168,6 +168,22 @@ fn prebuilt_components_decide_as_the_native_policies_do() {
 }
 
 #[test]
+fn the_built_in_policy_and_the_fallback_of_the_metadata_are_one_rule() {
+    let policies = Policies::new(Options::default()).expect("engines");
+    let mut numbers = Numbers(2);
+    for _ in 0..INPUTS {
+        let (subject, candidates) = case(&mut numbers);
+        let fallback =
+            headwater_metadata::least_ratio::choose(&candidates).map_or(Choice::None, Choice::Node);
+        assert_eq!(policies.place(builtin().0, &subject, &candidates), fallback, "{candidates:?}");
+        let (here, operation, ownership) = route_case(&mut numbers);
+        let routed = policies.route(here, operation.0, ownership.0, |_| true);
+        assert_eq!(routed.decision, headwater_policy::native_route(here, ownership.0), "not active: native");
+    }
+    say("the built-in policy and the fallback placed alike on 10000 random inputs");
+}
+
+#[test]
 fn a_rebuild_gives_the_same() {
     let workspace = Workspace::default();
     let toolchain = Toolchain::detect().expect("rustc");
