@@ -70,7 +70,7 @@ impl World {
     }
 
     /// The surroundings of a new process on a machine, made when it does not exist yet. The machine's
-    /// name is its host name.
+    /// name is its host name. A machine has one process: an earlier one can use the disk no more.
     pub fn env(&self, name: &str) -> Env {
         let machine = self.machine(name);
         Env {

@@ -50,6 +50,10 @@ counters! {
     log_purges,
     /// Snapshots built.
     snapshots_built,
+    /// Bytes of them.
+    snapshot_bytes_built,
+    /// Entries applied that asked a policy on another engine than this node's.
+    foreign_engine_entries,
     /// Snapshots installed from the leader.
     snapshots_installed,
     /// Snapshots sent to a member.

@@ -49,6 +49,10 @@ pub struct Options {
     pub evict_after: Duration,
     /// How long a proposal waits for its outcome, a leader or both.
     pub deadline: Duration,
+    /// How long a read barrier waits.
+    pub read_deadline: Duration,
+    /// How long a node with a new data directory tries to join.
+    pub join_deadline: Duration,
     /// A snapshot is made each time the log has grown by so many entries.
     pub snapshot_every: u64,
     /// So many entries already in the snapshot are kept for members that lag a little.
@@ -70,6 +74,8 @@ impl Options {
             voters: 3,
             evict_after: Duration::from_secs(5),
             deadline: Duration::from_secs(10),
+            read_deadline: Duration::from_secs(5),
+            join_deadline: Duration::from_secs(60),
             snapshot_every: 5_000,
             keep_entries: 1_000,
             entry_limit: 10 << 20,

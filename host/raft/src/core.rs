@@ -1,0 +1,89 @@
+//! What the parts of a raft member share. Built once by `metadata.rs`; nothing here decides.
+
+use crate::counters::Counters;
+use crate::fatal::FatalCell;
+use crate::hooks::Hooks;
+use crate::log_store::LogStore;
+use crate::options::{ClusterId, Member, Options};
+use crate::peer::auth::Auth;
+use crate::peer::book::Book;
+use crate::peer::pool::Pool;
+use crate::peer::receive::Receiver;
+use crate::state_machine::publish::Published;
+use crate::status::Peer;
+use crate::types::{Config, Raft};
+use headwater_env::Env;
+use openraft::RaftMetrics;
+use openraft::async_runtime::WatchReceiver;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// The shared parts.
+pub(crate) struct Core {
+    pub raft: Raft,
+    pub log: LogStore,
+    pub published: Arc<Published>,
+    pub pool: Arc<Pool>,
+    pub book: Arc<Book>,
+    pub auth: Arc<Auth>,
+    pub receiver: Receiver,
+    pub hooks: Arc<dyn Hooks>,
+    pub env: Env,
+    pub options: Options,
+    pub counters: Arc<Counters>,
+    pub fatal: FatalCell,
+    /// True once the member stops.
+    pub stop: watch::Sender<bool>,
+    pub cluster: ClusterId,
+    pub me: Member,
+    /// Start of this process, as far as addresses go.
+    pub epoch: u64,
+    /// `host:port` that the others use.
+    pub address: String,
+}
+
+impl Core {
+    pub(crate) fn metrics(&self) -> RaftMetrics<Config> {
+        self.raft.metrics().borrow_watched().clone()
+    }
+
+    /// The member that leads, as far as this one knows.
+    pub(crate) fn leader(&self) -> Option<u64> {
+        self.raft.metrics().borrow_watched().current_leader
+    }
+
+    pub(crate) fn is_leader(&self) -> bool {
+        self.leader() == Some(self.me.member)
+    }
+
+    /// Whether a member is in the membership, as far as this one knows.
+    pub(crate) fn has_member(&self, member: u64) -> bool {
+        let metrics = self.raft.metrics();
+        let config = metrics.borrow_watched().membership_config.clone();
+        config.membership().get_node(&member).is_some()
+    }
+
+    /// This member's line of the address book.
+    pub(crate) fn my_peer(&self) -> Peer {
+        Peer {
+            member: self.me.member,
+            node: self.me.node,
+            epoch: self.epoch,
+            address: self.address.clone(),
+        }
+    }
+
+    /// Resolves when the known leader is another than `old`.
+    pub(crate) async fn leader_changes(&self, old: Option<u64>) {
+        let mut metrics = self.raft.metrics();
+        loop {
+            if metrics.borrow_watched().current_leader != old {
+                return;
+            }
+            if metrics.changed().await.is_err() {
+                // Raft has stopped; whoever waits has a deadline of its own.
+                return std::future::pending().await;
+            }
+        }
+    }
+}
