@@ -65,12 +65,7 @@ impl Core {
 
     /// This member's line of the address book.
     pub(crate) fn my_peer(&self) -> Peer {
-        Peer {
-            member: self.me.member,
-            node: self.me.node,
-            epoch: self.epoch,
-            address: self.address.clone(),
-        }
+        Peer { member: self.me.member, node: self.me.node, epoch: self.epoch, address: self.address.clone() }
     }
 
     /// Resolves when the known leader is another than `old`.

@@ -56,9 +56,9 @@ pub(crate) fn plan(
     // A node with two members lost its disk: the one whose process is registered succeeds the other,
     // which is retired with that registration, once it has been silent for the eviction time.
     for (new, successor) in members.iter().filter(|(_, known)| known.registered && ready(known)) {
-        let old = members.iter().find(|(id, known)| {
-            *id != new && **id != me && known.node == successor.node && is_silent(known)
-        });
+        let old = members
+            .iter()
+            .find(|(id, known)| *id != new && **id != me && known.node == successor.node && is_silent(known));
         if let Some((old, known)) = old {
             return Some(Change::Succeed { old: *old, new: *new, votes: known.votes && !successor.votes });
         }
@@ -125,7 +125,10 @@ fn look(core: &Core, led: Duration) -> BTreeMap<u64, Known> {
                 // Never heard since this leader leads: silent for as long as that.
                 None => Some(led),
             },
-            registered: core.book.get(*id).is_some_and(|peer| session.is_some_and(|s| s.epoch.0 == peer.epoch)),
+            registered: core
+                .book
+                .get(*id)
+                .is_some_and(|peer| session.is_some_and(|s| s.epoch.0 == peer.epoch)),
         };
         (*id, known)
     });

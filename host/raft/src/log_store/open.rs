@@ -66,8 +66,7 @@ fn database(backend: Backend, path: &Path) -> Result<Database, DirError> {
     });
     builder.create_with_backend(backend).map_err(|error| match error {
         redb::DatabaseError::Storage(redb::StorageError::Io(error))
-            if error.kind() != io::ErrorKind::InvalidData
-                && error.kind() != io::ErrorKind::UnexpectedEof =>
+            if error.kind() != io::ErrorKind::InvalidData && error.kind() != io::ErrorKind::UnexpectedEof =>
         {
             DirError::io(path, error)
         }

@@ -14,14 +14,27 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Something to write. In the order of the queue.
 pub(super) enum Write {
-    Append { rows: Vec<(u64, Vec<u8>)>, flushed: IOFlushed<Config> },
-    Vote { vote: Vote, done: oneshot::Sender<io::Result<()>> },
+    Append {
+        rows: Vec<(u64, Vec<u8>)>,
+        flushed: IOFlushed<Config>,
+    },
+    Vote {
+        vote: Vote,
+        done: oneshot::Sender<io::Result<()>>,
+    },
     /// Drops entries from this index on.
-    Truncate { from: u64, done: oneshot::Sender<io::Result<()>> },
+    Truncate {
+        from: u64,
+        done: oneshot::Sender<io::Result<()>>,
+    },
     /// Drops entries up to this one.
-    Purge { upto: LogId },
+    Purge {
+        upto: LogId,
+    },
     /// Answers when everything before it is written.
-    Close { done: oneshot::Sender<()> },
+    Close {
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// So many bytes go into one transaction at most.

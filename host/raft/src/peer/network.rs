@@ -9,6 +9,7 @@ use crate::types::{Config, MemberInfo, Vote};
 use crate::wire;
 use bytes::Bytes;
 use headwater_env::Env;
+use openraft::OptionalSend;
 use openraft::alias::SnapshotOf;
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
@@ -16,7 +17,6 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
-use openraft::OptionalSend;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::Future;
@@ -84,8 +84,7 @@ impl Link {
         vote: Vote,
         file: &SnapshotFile,
     ) -> Result<SnapshotResponse<Config>, RPCError<Config>> {
-        let mut part =
-            Part { vote, meta: file.meta.clone(), len: file.len, offset: 0, data: Bytes::new() };
+        let mut part = Part { vote, meta: file.meta.clone(), len: file.len, offset: 0, data: Bytes::new() };
         let mut progress = (0, 0);
         loop {
             // The first, empty part asks how much of this snapshot is there already.

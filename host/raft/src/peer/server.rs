@@ -100,9 +100,7 @@ async fn handle(core: Arc<Core>, mut request: Request<Incoming>) -> Response<Bod
             };
             answer(request, take).await
         }
-        "/barrier" => {
-            answer(request, async |()| Ok::<_, String>(barrier::on_leader(&core).await)).await
-        }
+        "/barrier" => answer(request, async |()| Ok::<_, String>(barrier::on_leader(&core).await)).await,
         "/hello" => answer(request, async |hello| hello::greet(&core, hello).await).await,
         path if path.starts_with("/forward/") => match client_uri(request.uri()) {
             Some(uri) => {

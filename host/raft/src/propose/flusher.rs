@@ -6,9 +6,7 @@ use super::{FRAME_BYTES, TAKEN, WAITS};
 use crate::core::Core;
 use crate::counters::{add, count};
 use crate::error::{Fatal, ProposeError};
-use headwater_metadata::{
-    Batch, Command, Entry, Outcome, Rejection, RetiredBy, Session, SessionState,
-};
+use headwater_metadata::{Batch, Command, Entry, Outcome, Rejection, RetiredBy, Session, SessionState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::{mpsc, oneshot};
@@ -186,13 +184,7 @@ fn judge(core: &Core, session: Session, outcomes: Vec<Outcome>) -> Settled {
     }
 }
 
-fn answer(
-    core: &Core,
-    sessions: &Sessions,
-    session: Session,
-    settled: Settled,
-    replies: Vec<Reply>,
-) {
+fn answer(core: &Core, sessions: &Sessions, session: Session, settled: Settled, replies: Vec<Reply>) {
     match settled {
         Settled::Outcomes(outcomes) => {
             debug_assert_eq!(outcomes.len(), replies.len());

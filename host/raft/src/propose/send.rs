@@ -74,9 +74,7 @@ pub(crate) async fn on_leader(core: &Arc<Core>, entry: Entry) -> Tried {
 
 async fn locally(core: &Arc<Core>, entry: Arc<Entry>) -> Tried {
     match core.raft.client_write(Proposal(entry)).await {
-        Ok(written) => {
-            Tried::Applied { index: written.log_id.index, outcomes: written.data.outcomes }
-        }
+        Ok(written) => Tried::Applied { index: written.log_id.index, outcomes: written.data.outcomes },
         Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
             // Also right after an election, until a quorum has confirmed the new leader.
             Tried::Again(format!("this member does not lead ({:?})", forward.reason))

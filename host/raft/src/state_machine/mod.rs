@@ -236,7 +236,11 @@ impl RaftSnapshotBuilder<Config> for Builder {
         let file = self.env.blocking(work).await?;
         count(&self.counters.snapshots_built);
         add(&self.counters.snapshot_bytes_built, usize::try_from(file.len).unwrap_or(usize::MAX));
-        tracing::info!(index = file.meta.last_log_id.map_or(0, |id| id.index), bytes = file.len, "built a snapshot");
+        tracing::info!(
+            index = file.meta.last_log_id.map_or(0, |id| id.index),
+            bytes = file.len,
+            "built a snapshot"
+        );
         Ok(offer(file))
     }
 }

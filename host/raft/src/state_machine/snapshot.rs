@@ -41,15 +41,9 @@ fn name(meta: &SnapshotMeta) -> String {
 }
 
 /// Encodes a state and writes it as the current snapshot. Blocks.
-pub(crate) fn build(
-    env: &Env,
-    paths: &Paths,
-    meta: SnapshotMeta,
-    state: &State,
-) -> io::Result<SnapshotFile> {
+pub(crate) fn build(env: &Env, paths: &Paths, meta: SnapshotMeta, state: &State) -> io::Result<SnapshotFile> {
     let body = snapshot::encode(state);
-    let head =
-        Head { meta: meta.clone(), body_len: body.len() as u64, body_crc: crc32c::crc32c(&body) };
+    let head = Head { meta: meta.clone(), body_len: body.len() as u64, body_crc: crc32c::crc32c(&body) };
     let head = wire::encode(&head);
     let mut bytes = Vec::with_capacity(FIXED + head.len());
     bytes.extend_from_slice(MAGIC);
@@ -138,10 +132,7 @@ pub(crate) fn tidy(env: &Env, paths: &Paths, current: &Path) -> io::Result<()> {
 }
 
 /// Finds the current snapshot at the start. Anything wrong with it is an error that names the file.
-pub(crate) fn open_current(
-    env: &Env,
-    paths: &Paths,
-) -> Result<Option<(SnapshotFile, State)>, DirError> {
+pub(crate) fn open_current(env: &Env, paths: &Paths) -> Result<Option<(SnapshotFile, State)>, DirError> {
     let folder = paths.snapshots();
     env.disk.create_dir_all(&folder).map_err(|e| DirError::io(&folder, e))?;
     let files = env.disk.list(&folder).map_err(|e| DirError::io(&folder, e))?;
