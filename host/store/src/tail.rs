@@ -117,6 +117,22 @@ impl Tail {
         budget.shrink();
     }
 
+    /// Where a read from `from` of about `limit` bytes ends: where a piece ends, after at least one of
+    /// them, and at most at `to`. `None` when `from` is before the first byte here.
+    pub fn cut(&self, from: Position, to: Position, limit: u64) -> Option<Position> {
+        let inner = self.inner.lock();
+        if from < inner.start {
+            return None;
+        }
+        let end_of = |(start, bytes): &(Position, Bytes)| start.0 + bytes.len() as u64;
+        let most = from.0.saturating_add(limit);
+        let within = inner.pieces.partition_point(|piece| end_of(piece) <= most);
+        let first = inner.pieces.partition_point(|piece| end_of(piece) <= from.0);
+        let last = within.max(first + 1) - 1;
+        let end = inner.pieces.get(last).map_or(to.0, end_of);
+        Some(Position(end.min(to.0)))
+    }
+
     /// The bytes from `from` to `to` (cut at the end), as slices of what was pushed, small ones
     /// joined; `None` when `from` is before the first byte here: look in the objects.
     pub fn read(&self, from: Position, to: Position) -> Option<Vec<Bytes>> {
@@ -206,6 +222,31 @@ mod tests {
         assert_eq!(all(&tail, 132, 141).as_deref(), Some(&b"234567890"[..]));
         drop(tail);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn reads_are_cut_where_pieces_end() {
+        let tail = Tail::new(&TailBudget::new(0), Position(10));
+        for piece in ["one", "three", "fifteen"] {
+            tail.push(Bytes::from_static(piece.as_bytes()));
+        }
+        let rows = [
+            (10, 25, 0, 13),
+            (10, 25, 3, 13),
+            (10, 25, 7, 13),
+            (10, 25, 8, 18),
+            (11, 25, 1, 13),
+            (13, 25, 1, 18),
+            (13, 18, 100, 18),
+            (18, 25, 1, 25),
+            (10, 25, 100, 25),
+            (25, 25, 5, 25),
+        ];
+        for (from, to, limit, end) in rows {
+            let cut = tail.cut(Position(from), Position(to), limit);
+            assert_eq!(cut, Some(Position(end)), "{from}..{to} limit {limit}");
+        }
+        assert_eq!(tail.cut(Position(9), Position(25), 5), None);
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Inner {
                     count(&self.counters.duplicates);
                     return Ok(appended);
                 }
-                Ok(Submitted::NotServing(_)) => {
+                Ok(Submitted::NotServing) => {
                     let stream = stream.clone();
                     drop(in_use);
                     self.wait_phase(&stream, until).await?;

@@ -113,15 +113,13 @@ pub enum Submitted {
     },
     /// Known already: wait until everything up to here is durable.
     Duplicate(super::api::Appended),
-    /// The stream takes nothing in this phase.
-    NotServing(Phase),
+    /// The stream takes nothing now.
+    NotServing,
 }
 
 /// Part of a stream that can be committed.
 pub struct Uncommitted {
-    /// Where it begins: the committed end.
-    pub start: Position,
-    /// The bytes of each run.
+    /// The bytes of each run, from the committed end on.
     pub runs: Vec<UncommittedRun>,
     /// The writers as of the end, when they have changed.
     pub writers: Option<Writers>,
@@ -199,7 +197,7 @@ impl OpenStream {
         let mut state = self.state.lock();
         let phase = self.published.borrow().phase;
         if phase != Phase::Serving {
-            return Ok(Submitted::NotServing(phase));
+            return Ok(Submitted::NotServing);
         }
         let admitted = match state.tail.admit(append, now.0)? {
             Admission::Duplicate(appended) => return Ok(Submitted::Duplicate(appended)),
@@ -275,7 +273,7 @@ impl OpenStream {
                 UncommittedRun { start, end, bytes, eof }
             })
             .collect();
-        Some(Uncommitted { start, runs, writers: (writers != state.base).then_some(writers) })
+        Some(Uncommitted { runs, writers: (writers != state.base).then_some(writers) })
     }
 
     /// Everything up to `end` is committed.

@@ -303,22 +303,15 @@ fn choose(stream: &Stream, position: Position, limit: u64) -> Vec<Run> {
     chosen
 }
 
-/// Pieces of the tail in memory, each an append's bytes, up to the append in which the limit is reached.
+/// Pieces of the tail in memory, up to the end of the append in which the limit is reached.
 fn tail_pieces(
     stream: &OpenStream,
     position: Position,
     durable: Position,
     limit: u64,
 ) -> Option<(Position, Vec<Bytes>)> {
-    let mut pieces = stream.bytes.read(position, durable)?;
-    let mut next = position;
-    for (i, piece) in pieces.iter().enumerate() {
-        if i > 0 && next.0 + piece.len() as u64 - position.0 > limit {
-            pieces.truncate(i);
-            break;
-        }
-        next = Position(next.0 + piece.len() as u64);
-    }
+    let next = stream.bytes.cut(position, durable, limit)?;
+    let pieces = stream.bytes.read(position, next)?;
     Some((next, pieces))
 }
 
