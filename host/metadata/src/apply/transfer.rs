@@ -5,8 +5,9 @@
 
 use super::open_close::let_go;
 use super::{Apply, Done, Verdict};
-use crate::command::{Answer, Rejection};
+use crate::command::Answer;
 use crate::model::*;
+use crate::rejection::Rejection;
 
 impl Apply<'_> {
     pub(super) fn transfer(&mut self, id: StreamId, epoch: StreamEpoch, target: NodeId) -> Verdict {
