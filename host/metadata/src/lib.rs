@@ -2,18 +2,16 @@
 //!
 //! No async, no IO, no clock, no randomness, no iteration over unordered maps: the same log gives the
 //! same state on every node. `model.rs` has the nouns, `command.rs` the verbs, `placement.rs` the one
-//! question that apply asks of a policy. `state.rs` holds the values (and `derived.rs` what follows from them), `apply/` has the rules, `view.rs`
+//! question that apply asks of a policy. `state.rs` holds the values, `apply/` has the rules, `view.rs`
 //! what readers see, `snapshot.rs` the stored form, `digest.rs` how two nodes find out that they differ.
 
 mod apply;
 pub mod command;
-mod derived;
 mod digest;
 pub mod least_ratio;
 pub mod model;
 pub mod placement;
 mod records;
-mod rejection;
 mod runs;
 pub mod snapshot;
 mod state;
@@ -24,12 +22,10 @@ mod weigh;
 
 pub use apply::{MAX_COMPONENT, MAX_CONTENT_TYPE, MAX_NAME, MAX_POLICIES};
 pub use command::*;
-pub use derived::Totals;
 pub use digest::{Digests, sha256};
 pub use model::*;
 pub use placement::*;
 pub use records::*;
-pub use rejection::{Rejection, SessionState};
 pub use runs::Runs;
-pub use state::State;
+pub use state::{State, Totals};
 pub use view::{Assigned, Effective, View};

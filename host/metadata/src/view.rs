@@ -4,12 +4,11 @@
 //! `effective` is what routing sees: the rules that make an eviction cheap (streams of an ended session
 //! are judged when somebody asks) live there and nowhere else.
 
-use crate::derived::Totals;
+use crate::command::SessionState;
 use crate::model::*;
 use crate::placement::Candidate;
 use crate::records::*;
-use crate::rejection::SessionState;
-use crate::state::State;
+use crate::state::{State, Totals};
 use imbl::OrdSet;
 use std::collections::BTreeMap;
 use std::ops::{Bound, Deref};

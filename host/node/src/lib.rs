@@ -5,6 +5,9 @@
 //! `stream` (what an open stream is), `control` (what a node does unasked), `admin` (a listener of
 //! its own).
 
+pub mod admin;
 pub mod cli;
 pub mod config;
+pub mod control;
+pub mod node;
 pub mod stream;

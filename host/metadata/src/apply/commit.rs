@@ -4,9 +4,8 @@
 //! is committed or its stream is gone.
 
 use super::{Apply, Done, Verdict};
-use crate::command::{Answer, StreamRun};
+use crate::command::{Answer, Rejection, StreamRun};
 use crate::model::*;
-use crate::rejection::Rejection;
 
 impl Apply<'_> {
     pub(super) fn commit(&mut self, runs: &[StreamRun], trim: WalSeq) -> Verdict {

@@ -21,7 +21,6 @@ use crate::digest::name_of;
 use crate::model::*;
 use crate::placement::Placement;
 use crate::records::*;
-use crate::rejection::{Rejection, SessionState};
 use crate::state::State;
 use std::sync::Arc;
 

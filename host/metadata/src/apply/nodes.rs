@@ -1,9 +1,8 @@
 //! What an operator may set on a node: `SetNode`. It moves nothing that is placed.
 
 use super::{Apply, Done, Verdict};
-use crate::command::Answer;
+use crate::command::{Answer, Rejection};
 use crate::model::NodeId;
-use crate::rejection::Rejection;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

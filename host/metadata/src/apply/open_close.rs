@@ -1,9 +1,8 @@
 //! Who serves a stream: `Open` and `Close`. This is where at most one owner comes from.
 
 use super::{Apply, Done, Verdict};
-use crate::command::Answer;
+use crate::command::{Answer, Rejection};
 use crate::model::*;
-use crate::rejection::Rejection;
 
 impl Apply<'_> {
     /// Opens a stream for the proposer. The epoch that it names makes a late copy harmless; every open

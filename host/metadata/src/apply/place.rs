@@ -3,11 +3,10 @@
 //! Nothing that fencing rests on may depend on the answer.
 
 use super::{Apply, Done, Verdict};
-use crate::command::Answer;
+use crate::command::{Answer, Rejection};
 use crate::least_ratio;
 use crate::model::*;
 use crate::placement::{Candidate, Choice, Subject};
-use crate::rejection::Rejection;
 use std::collections::BTreeMap;
 
 impl Apply<'_> {

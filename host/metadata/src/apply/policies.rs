@@ -1,11 +1,10 @@
 //! Which policy decides: `PutPolicy`, `ActivatePolicy`, `RemovePolicy`, `ResetPlacement`.
 
 use super::{Apply, Done, Verdict};
-use crate::command::{Answer, Outcome};
+use crate::command::{Answer, Outcome, Rejection};
 use crate::digest::sha256;
 use crate::model::*;
 use crate::records::*;
-use crate::rejection::Rejection;
 use bytes::Bytes;
 use std::sync::Arc;
 

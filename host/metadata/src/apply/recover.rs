@@ -5,9 +5,8 @@
 
 use super::open_close::let_go;
 use super::{Apply, Done, Verdict};
-use crate::command::{Answer, Recovered};
+use crate::command::{Answer, Recovered, Rejection};
 use crate::model::*;
-use crate::rejection::Rejection;
 
 impl Apply<'_> {
     pub(super) fn recover_session(&mut self, session: Session, streams: &[Recovered], last: bool) -> Verdict {

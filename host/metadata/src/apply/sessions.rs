@@ -4,11 +4,10 @@
 //! (`State::effective`) and let go by `RecoverSession`.
 
 use super::{Apply, Done, Verdict};
-use crate::command::{Answer, Register};
+use crate::command::{Answer, Register, Rejection, SessionState};
 use crate::digest::name_of;
 use crate::model::*;
 use crate::records::*;
-use crate::rejection::{Rejection, SessionState};
 use crate::state::State;
 use std::sync::Arc;
 

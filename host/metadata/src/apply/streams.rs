@@ -1,9 +1,8 @@
 //! Streams come and go: `CreateStream`, `DeleteStream`, `AcceptLoss`.
 
 use super::{Apply, Done, Verdict};
-use crate::command::{Answer, CreateStream, ForkOf};
+use crate::command::{Answer, CreateStream, ForkOf, Rejection};
 use crate::model::*;
-use crate::rejection::Rejection;
 use crate::runs::Runs;
 
 /// Longest name of a stream, in bytes.

@@ -5,9 +5,8 @@
 
 use super::open_close::let_go;
 use super::{Apply, Done, Verdict};
-use crate::command::Answer;
+use crate::command::{Answer, Rejection};
 use crate::model::*;
-use crate::rejection::Rejection;
 
 impl Apply<'_> {
     pub(super) fn transfer(&mut self, id: StreamId, epoch: StreamEpoch, target: NodeId) -> Verdict {

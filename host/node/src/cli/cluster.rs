@@ -139,7 +139,8 @@ async fn cluster(client: &AdminClient, as_json: bool) -> anyhow::Result<()> {
     let streams = &cluster["streams"];
     let policy = &cluster["policy"];
     println!("leader    node {}", field(&cluster, "leader"));
-    println!("members   {} vote, {} learn", field(&cluster, "voters"), field(&cluster, "learners"));
+    println!("voters    {}", field(&cluster, "voters"));
+    println!("learners  {}", field(&cluster, "learners"));
     println!("nodes     {}", field(&cluster, "nodes"));
     println!(
         "streams   {} ({} unplaced, {} placed, {} opened, {} closed)",
@@ -153,12 +154,18 @@ async fn cluster(client: &AdminClient, as_json: bool) -> anyhow::Result<()> {
     println!(
         "policy    {} {} (active from index {}, {} fallbacks on this node)",
         field(policy, "name"),
-        field(policy, "digest").get(..12).unwrap_or("-"),
+        short(&field(policy, "digest")),
         field(policy, "activated_index"),
         field(policy, "fallbacks"),
     );
-    println!("state     {} at index {}", field(&cluster, "state_digest"), field(&cluster, "applied_index"));
+    let digest = field(&cluster, "state_digest");
+    println!("state     {} at index {}", short(&digest), field(&cluster, "applied_index"));
     Ok(())
+}
+
+/// The beginning of a digest: enough to compare by eye.
+fn short(digest: &str) -> &str {
+    digest.get(..12).unwrap_or(digest)
 }
 
 async fn nodes(client: &AdminClient, as_json: bool) -> anyhow::Result<()> {

@@ -70,7 +70,7 @@ async fn run(command: Command) -> Exit {
     let env = Env::real();
     let done = match command {
         Command::Dev(args) => dev::run(args, env).await,
-        Command::Serve(args) => serve::run(*args).await,
+        Command::Serve(args) => serve::run(*args, env).await,
         Command::Cluster(command) => cluster::run(command, env).await,
         Command::Policy(args) => policy::run(args, env).await,
         Command::Bench(args) => bench::run(args, env).await,

@@ -47,6 +47,11 @@ enum PolicyCommand {
     },
     /// Go back to the policy that was active before.
     Rollback,
+    /// Remove a policy that neither decides nor is what a rollback goes back to.
+    Remove {
+        /// Its digest, the beginning of it, or its name.
+        policy: String,
+    },
 }
 
 /// Runs one of them.
@@ -73,6 +78,10 @@ pub async fn run(args: PolicyArgs, env: Env) -> anyhow::Result<Exit> {
         PolicyCommand::Rollback => {
             let active = client.call(Method::POST, "/admin/policies/rollback", Bytes::new()).await?;
             show(&active, as_json);
+        }
+        PolicyCommand::Remove { policy } => {
+            let path = format!("/admin/policies/{policy}");
+            show(&client.call(Method::DELETE, &path, Bytes::new()).await?, as_json);
         }
     }
     Ok(Exit::Done)

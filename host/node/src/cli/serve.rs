@@ -2,11 +2,14 @@
 
 use super::{Exit, logging};
 use crate::config::ServeArgs;
+use crate::node::{Node, NodeError, SessionError};
+use headwater_env::Env;
+use std::pin::pin;
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Runs a node until it is told to stop or loses its session.
-pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
+pub async fn run(args: ServeArgs, env: Env) -> anyhow::Result<Exit> {
     let (dump, with_stdin) = (args.dump_config, args.exit_with_stdin);
     let config = args.config()?;
     if dump {
@@ -14,13 +17,20 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     logging::init(config.log_format);
-    let _stop = async {
+    let mut stop = pin!(async {
         tokio::select! {
             () = stop_signal() => {}
             () = stdin_ends(), if with_stdin => tracing::info!("the parent process has ended"),
         }
+    });
+    let node = tokio::select! {
+        node = Node::start(config, env, None) => node?,
+        () = stop.as_mut() => return Ok(Exit::Done),
     };
-    anyhow::bail!("this build has no node yet")
+    match node.run(stop).await {
+        Err(NodeError::Session(SessionError::Replaced { .. })) => Ok(Exit::Replaced),
+        ended => Ok(ended?),
+    }
 }
 
 /// Resolves at SIGTERM or Ctrl-C. The second one ends the process at once.
