@@ -123,7 +123,8 @@ pub fn streams(parts: &Parts, query: &str) -> Result<Response<Body>, Problem> {
             "prefix" => prefix = value.into_owned(),
             "after" => after = Some(value.into_owned()),
             "limit" => {
-                limit = value.parse().map_err(|_| Problem::bad(format!("limit `{value}` is not a number")))?;
+                limit =
+                    value.parse().map_err(|_| Problem::bad(format!("limit `{value}` is not a number")))?;
             }
             other => return Err(Problem::bad(format!("this call has no parameter `{other}`"))),
         }

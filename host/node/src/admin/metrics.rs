@@ -51,10 +51,11 @@ fn node(text: &mut Text, parts: &Parts) {
         "Ended sessions whose log is still to be replayed.",
         &[("", view.unrecovered().count() as u64)],
     );
-    text.gauge("headwater_policy_activated_index", "Log index since which the active policy decides.", &[(
-        "",
-        view.active_policy().index,
-    )]);
+    text.gauge(
+        "headwater_policy_activated_index",
+        "Log index since which the active policy decides.",
+        &[("", view.active_policy().index)],
+    );
 }
 
 fn raft(text: &mut Text, parts: &Parts) {
@@ -76,7 +77,11 @@ fn policies(text: &mut Text, parts: &Parts) {
         ("headwater_policy_compiled_total", "Components compiled.", counts.compiled),
         ("headwater_policy_waits_total", "Times that placement waited for the host.", counts.waits),
         ("headwater_policy_routing_instances_total", "Instances made for routing.", counts.routing_instances),
-        ("headwater_policy_routing_discarded_total", "Instances thrown away after a trap.", counts.routing_discarded),
+        (
+            "headwater_policy_routing_discarded_total",
+            "Instances thrown away after a trap.",
+            counts.routing_discarded,
+        ),
     ] {
         text.counter(name, help, &[("", value)]);
     }
@@ -126,7 +131,11 @@ impl Text {
         for (field, value) in fields {
             if let Some(value) = value.as_u64() {
                 let help = field.replace('_', " ");
-                self.counter(&format!("{prefix}_{field}_total"), &format!("Counter: {help}."), &[("", value)]);
+                self.counter(
+                    &format!("{prefix}_{field}_total"),
+                    &format!("Counter: {help}."),
+                    &[("", value)],
+                );
             }
         }
     }

@@ -155,9 +155,10 @@ impl Call<'_> {
     async fn body(self) -> Result<Bytes, Problem> {
         match Limited::new(self.request.into_body(), MAX_REQUEST).collect().await {
             Ok(body) => Ok(body.to_bytes()),
-            Err(e) if e.is::<http_body_util::LengthLimitError>() => {
-                Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a request has at most {MAX_REQUEST} bytes")))
-            }
+            Err(e) if e.is::<http_body_util::LengthLimitError>() => Err(Problem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("a request has at most {MAX_REQUEST} bytes"),
+            )),
             Err(e) => Err(Problem::bad(format!("the request broke off: {e}"))),
         }
     }
@@ -165,7 +166,8 @@ impl Call<'_> {
     /// The body as JSON.
     async fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Problem> {
         let body = self.body().await?;
-        serde_json::from_slice(&body).map_err(|e| Problem::bad(format!("the body is not the JSON of this call: {e}")))
+        serde_json::from_slice(&body)
+            .map_err(|e| Problem::bad(format!("the body is not the JSON of this call: {e}")))
     }
 }
 

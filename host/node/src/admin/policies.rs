@@ -72,11 +72,10 @@ pub async fn put(call: Call<'_>, name: &str) -> Result<Response<Body>, Problem> 
     }
     let component = call.body().await?;
     let nodes = parts.metadata.view().nodes().count();
-    let (checked, component) = tokio::task::spawn_blocking(move || {
-        (headwater_policy::check(&component, nodes), component)
-    })
-    .await
-    .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the check broke off"))?;
+    let (checked, component) =
+        tokio::task::spawn_blocking(move || (headwater_policy::check(&component, nodes), component))
+            .await
+            .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the check broke off"))?;
     let report = checked.map_err(|why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why.to_string()))?;
     let digest = headwater_policy::digest_of(&component);
     let command = Command::PutPolicy {

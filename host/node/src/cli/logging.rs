@@ -11,7 +11,8 @@ pub fn init(format: LogFormat) {
         .with_env_var("HEADWATER_LOG")
         .try_from_env()
         .unwrap_or_else(|_| EnvFilter::new("info,openraft=error,object_store=warn"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter)
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     // A second installation (tests in one process) is not worth an error.

@@ -71,8 +71,7 @@ fn due(facts: &Facts<'_>, ended: &Retired) -> Option<Duration> {
     let first = usize::try_from(ended.session.epoch.0 % others.len() as u64).unwrap_or(0);
     let turn = u32::try_from((place + others.len() - first) % others.len()).unwrap_or(u32::MAX);
     // A node that came back takes care of what it left.
-    let own_first =
-        ended.why == RetiredBy::Replaced || facts.view.session_of(ended.session.node).is_some();
+    let own_first = ended.why == RetiredBy::Replaced || facts.view.session_of(ended.session.node).is_some();
     Some(lease * 2 + facts.evict_after.saturating_mul(turn.saturating_add(u32::from(own_first))))
 }
 

@@ -109,9 +109,8 @@ fn a_restarted_node_recovers_its_own_session_at_once_when_it_holds_the_lock() {
 fn one_node_recovers_an_evicted_session_and_the_next_one_takes_over() {
     let mut cluster = three();
     cluster.propose(session(1, 10), Command::Evict { session: session(3, 10) });
-    let turns = |known_for| {
-        [1, 2].map(|node| !cluster.plan(session(node, 10), &lock(node), known_for).is_empty())
-    };
+    let turns =
+        |known_for| [1, 2].map(|node| !cluster.plan(session(node, 10), &lock(node), known_for).is_empty());
     assert_eq!(turns(Duration::from_millis(1_999)), [false, false], "a lease may still run");
     assert_eq!(turns(Duration::from_secs(2)).iter().filter(|t| **t).count(), 1, "one node recovers");
     assert_eq!(turns(Duration::from_secs(5)), [true, true], "the next one takes it up");

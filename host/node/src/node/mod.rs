@@ -179,18 +179,8 @@ impl Node {
         let nonce = env.entropy.u128();
         let phase = watch::Sender::new(Phase::Registering);
         let streams = ArcSwapOption::empty();
-        let parts = Arc::new(Parts {
-            config,
-            env,
-            metadata,
-            policies,
-            store,
-            phase,
-            streams,
-            address,
-            lock,
-            nonce,
-        });
+        let parts =
+            Arc::new(Parts { config, env, metadata, policies, store, phase, streams, address, lock, nonce });
         admin.show(parts.clone());
         Ok(Node { parts, hooks, client, epoch, founder, tasks })
     }
@@ -240,7 +230,8 @@ impl Parts {
         let Some(node) = view.node(self.config.node) else { return };
         if node.slots != self.config.slots {
             tracing::info!(
-                flag = self.config.slots, cluster = node.slots,
+                flag = self.config.slots,
+                cluster = node.slots,
                 "--slots counts at the first registration; the cluster's value stays in force"
             );
         }

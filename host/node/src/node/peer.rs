@@ -27,9 +27,7 @@ pub fn method() -> Method {
 /// Answers another node's question. `ready`: the policies that this node has compiled.
 pub fn answer(path: &str, ready: &[Digest]) -> Response<Body> {
     let (status, body) = match path {
-        READY => {
-            (StatusCode::OK, postcard::to_stdvec(ready).expect("plain data always encodes"))
-        }
+        READY => (StatusCode::OK, postcard::to_stdvec(ready).expect("plain data always encodes")),
         _ => (StatusCode::NOT_FOUND, Vec::new()),
     };
     let body = Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed_unsync();

@@ -165,9 +165,5 @@ async fn drain(parts: &Parts, streams: &Streams, session: Session) {
 }
 
 fn stream_options(parts: &Parts) -> Options {
-    Options {
-        idle_close: parts.config.idle_close,
-        max_open: parts.config.max_open,
-        ..Options::default()
-    }
+    Options { idle_close: parts.config.idle_close, max_open: parts.config.max_open, ..Options::default() }
 }
