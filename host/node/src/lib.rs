@@ -9,5 +9,6 @@ pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod http;
 pub mod node;
 pub mod stream;

@@ -9,6 +9,7 @@ use super::session::{SessionError, register};
 use super::{NodeError, Parts, Phase};
 use crate::cli::Exit;
 use crate::control;
+use crate::http::{self, Frontend};
 use crate::stream::{Options, Start, Streams};
 use headwater_env::Listener;
 use headwater_metadata::{Command, Epoch, RetiredBy, Session};
@@ -47,6 +48,9 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<Exit, NodeError> {
     let mut stop = pin!(stop);
+    let frontend = frontend(parts, hooks);
+    let mut listening = JoinSet::new();
+    listening.spawn(http::listen(client, frontend.clone()));
     let cache = BlockCache::new(&parts.store, CACHE_BYTES, CACHE_BLOCK);
     let mut continues = None;
     loop {
@@ -75,6 +79,7 @@ pub async fn serve(
             options: stream_options(parts),
         });
         parts.streams.store(Some(Arc::new(streams.clone())));
+        frontend.set_streams(Some(streams.clone()));
         parts.phase.send_replace(Phase::Serving(session));
         let peer = parts.metadata.listening();
         tracing::info!(%session, address = %parts.address, %peer, "serves");
@@ -84,7 +89,9 @@ pub async fn serve(
         tasks.shutdown().await;
         let why = match end {
             End::Stop => {
+                frontend.stop();
                 drain(parts, &streams, session).await;
+                listening.join_next().await;
                 return Ok(Exit::Done);
             }
             End::Fatal(why) => {
@@ -94,6 +101,7 @@ pub async fn serve(
             End::Over(why) => why,
         };
         parts.phase.send_replace(Phase::Registering);
+        frontend.set_streams(None);
         parts.streams.store(None);
         streams.shutdown(Duration::ZERO).await;
         match why {
@@ -110,6 +118,28 @@ pub async fn serve(
         continues = Some(session.epoch);
         epoch = Epoch(parts.env.now_ms().max(session.epoch.0 + 1));
     }
+}
+
+/// The client's side of the node; relayed requests come to it from now on.
+fn frontend(parts: &Arc<Parts>, hooks: &Arc<NodeHooks>) -> Frontend {
+    let frontend = Frontend::new(http::Parts {
+        node: parts.config.node,
+        log: Arc::new(parts.metadata.clone()),
+        peers: Arc::new(parts.metadata.clone()),
+        policies: parts.policies.clone(),
+        env: parts.env.clone(),
+        options: http::Options {
+            routing: parts.config.routing,
+            long_poll: parts.config.long_poll,
+            ..http::Options::default()
+        },
+    });
+    let relayed = frontend.clone();
+    hooks.serve_with(Box::new(move |request| {
+        let frontend = relayed.clone();
+        Box::pin(async move { frontend.serve_forward(request).await })
+    }));
+    frontend
 }
 
 /// The next session; `None` when the node shall stop before it has one.
