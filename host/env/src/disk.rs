@@ -40,6 +40,27 @@ pub trait Disk: Send + Sync {
         let _ = path;
         Err(io::ErrorKind::Unsupported.into())
     }
+    /// Makes a folder under a name that must be free, with those above it, flushed, and holds it open.
+    fn make_folder(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Opens a folder that exists.
+    fn open_folder(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Renames a file or folder to a name that must be free, flushed.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Whether the path is on a file system of this machine alone, which tells at once what a name
+    /// leads to.
+    fn is_local(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Ok(false)
+    }
     /// Takes the lock of a data directory, or fails at once when another process has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
 }
@@ -60,6 +81,22 @@ pub trait DiskFile: Send + Sync + Debug {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
+}
+
+/// A folder held open. Everything is relative to the folder itself, not to its name.
+pub trait Folder: Send + Sync + Debug {
+    /// Makes a new file of this many zeros, written and flushed with its name.
+    fn create(&self, name: &str, len: u64) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens a file that exists.
+    fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
+    /// Renames a file to a name that must be free, flushed.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Deletes a file; absent is fine.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Names in the folder, sorted.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Whether this name leads to this very folder now.
+    fn is_at(&self, path: &Path) -> io::Result<bool>;
 }
 
 /// A held lock; released when dropped and when the process ends.

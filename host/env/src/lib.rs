@@ -15,7 +15,7 @@ mod real;
 #[allow(clippy::disallowed_methods, reason = "the fakes behind the seams, on the paused clock of tokio")]
 pub mod sim;
 
-pub use disk::{Disk, DiskFile, FlushFailed, Lock, is_flush_failure};
+pub use disk::{Disk, DiskFile, FlushFailed, Folder, Lock, is_flush_failure};
 pub use real::RealDisk;
 
 use std::future::Future;

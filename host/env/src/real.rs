@@ -1,6 +1,8 @@
 //! The seams over the operating system.
 
-use crate::{BoxFuture, Clock, Connection, Disk, DiskFile, Entropy, FlushFailed, Listener, Lock, Net};
+mod folder;
+
+use crate::{BoxFuture, Clock, Connection, Disk, DiskFile, Entropy, FlushFailed, Folder, Listener, Lock, Net};
 use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::{self, File, OpenOptions};
@@ -239,6 +241,28 @@ impl Disk for RealDisk {
         let file = File::open(path)?;
         file.sync_all().map_err(FlushFailed::wrap)?;
         Self::sync_dir(Self::parent(path)).map_err(FlushFailed::wrap)
+    }
+
+    fn make_folder(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        let parent = Self::parent(path);
+        self.create_dir_all(parent)?;
+        fs::create_dir(path)?;
+        let folder = folder::RealFolder::open(path)?;
+        folder.sync()?;
+        Self::sync_dir(parent).map_err(FlushFailed::wrap)?;
+        Ok(Box::new(folder))
+    }
+
+    fn open_folder(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        Ok(Box::new(folder::RealFolder::open(path)?))
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        folder::rename_new(from, to)
+    }
+
+    fn is_local(&self, path: &Path) -> io::Result<bool> {
+        folder::is_local(path)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

@@ -1,11 +1,11 @@
-//! Appends per second of one write-ahead log: `appends URL SUBMITTERS SECONDS BYTES [IN_FLIGHT]`.
+//! Appends per second of one write-ahead log: `appends URL SUBMITTERS SECONDS BYTES files|objects [IN_FLIGHT]`.
 //!
 //! Each submitter waits for its record before it sends the next, so the groups are what the log makes
 //! of them. Prints the rate, the latency, and what the store was asked.
 
 use bytes::Bytes;
 use headwater_env::Env;
-use headwater_metadata::{Epoch, NodeId, Position, Session, StreamEpoch, StreamId};
+use headwater_metadata::{Epoch, NodeId, Position, Session, StreamEpoch, StreamId, WalForm};
 use headwater_store::{Record, Store, Wal, WalOptions};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,9 @@ async fn main() {
     let env = Env::real();
     let store = Store::open(&url, env.clone()).expect("a store");
     let session = Session { node: NodeId(1), epoch: Epoch(env.now_ms()) };
-    let in_flight = arguments.get(4).map(|_| number(4, "1") as usize);
+    let wanted = if text(4, "files") == "files" { WalForm::Files } else { WalForm::Objects };
+    println!("{:?}", store.prepare_log(session, wanted).await.expect("prepared"));
+    let in_flight = arguments.get(5).map(|_| number(5, "1") as usize);
     let options = WalOptions { in_flight, ..WalOptions::default() };
     let wal = Wal::start(&store, session, env.entropy.u128(), options, Arc::new(()));
     let payload = Bytes::from(vec![b'x'; bytes as usize]);

@@ -40,6 +40,16 @@ pub fn wal_of(session: Session) -> Path {
     Path::from(format!("wal/{}/{}", session.node, session.epoch))
 }
 
+/// The folder of a log of append files. No object's key begins so: nothing can make it again.
+pub fn log_folder(session: Session) -> Path {
+    Path::from(format!("files/{}/{}", session.node, session.epoch))
+}
+
+/// The same folder once it is sealed.
+pub fn sealed_folder(session: Session) -> Path {
+    Path::from(format!("files/{}/{}.sealed", session.node, session.epoch))
+}
+
 /// A data object.
 pub fn data(key: ObjectKey) -> Path {
     Path::from(format!("data/{}/{}/{:020}", key.session.node, key.session.epoch, key.number))

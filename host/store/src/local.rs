@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 /// A folder on this machine.
 pub(crate) struct LocalFiles {
+    root: PathBuf,
     files: LocalFileSystem,
     disk: Arc<dyn Disk>,
 }
@@ -33,7 +34,12 @@ impl LocalFiles {
     /// Over an existing folder.
     pub(crate) fn new(root: &std::path::Path, disk: Arc<dyn Disk>) -> Result<LocalFiles> {
         let files = LocalFileSystem::new_with_prefix(root)?.with_fsync(true);
-        Ok(LocalFiles { files, disk })
+        Ok(LocalFiles { root: root.to_owned(), files, disk })
+    }
+
+    /// Where a key is; the folder itself for the empty one.
+    pub(crate) fn path(&self, location: &Path) -> PathBuf {
+        location.parts().fold(self.root.clone(), |path, part| path.join(part.as_ref()))
     }
 
     /// Flushes an object and its name once more.
@@ -47,7 +53,7 @@ impl LocalFiles {
     /// Deletes files whose names end in `#` and digits: what a killed process was writing.
     pub(crate) async fn delete_unfinished(&self, folder: &Path) -> usize {
         let disk = self.disk.clone();
-        let Ok(folder) = self.files.path_to_filesystem(folder) else { return 0 };
+        let folder = self.path(folder);
         let delete = move || {
             let names = disk.list(&folder).unwrap_or_default();
             let unfinished = names.iter().filter(|path| is_unfinished(path));

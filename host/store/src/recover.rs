@@ -5,11 +5,12 @@
 
 use crate::Store;
 use crate::layout;
+use crate::wal::folder;
 use crate::wal::format::{self, Damage, Decoded};
 use crate::wal::seal::SealedLog;
 use crate::wal::{Extent, Record};
 use futures_util::stream::{self, BoxStream, StreamExt};
-use headwater_metadata::{Session, WalSeq};
+use headwater_metadata::{Session, WalForm, WalSeq};
 
 /// One object of a sealed log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,16 +46,22 @@ type Read = (WalSeq, Result<Decoded, Damage>);
 /// The objects from the trim point to the seal, in order. A failing store is waited out; the caller
 /// bounds it.
 pub fn replay<'a>(store: &'a Store, log: &SealedLog) -> BoxStream<'a, Replayed> {
-    let session = log.session;
-    // One further than the seal, which gives the last object its successor.
-    let objects =
-        stream::iter(log.from.0..log.end.0).map(move |seq| read(store, session, WalSeq(seq))).buffered(AHEAD);
+    let SealedLog { session, form, .. } = *log;
+    let (from, end) = (log.from, log.end);
+    let objects = match log.form {
+        WalForm::Objects => {
+            stream::iter(from.0..end.0).map(move |seq| read(store, session, WalSeq(seq))).buffered(AHEAD).boxed()
+        }
+        WalForm::Files => {
+            stream::once(folder::read(store, session, from, end)).flat_map(stream::iter).boxed()
+        }
+    };
     // Each object waits for its successor, which may have to say what it held.
     let paired = objects.map(Some).chain(stream::iter([None])).scan(None::<Read>, move |last, object| {
         let before = last.take();
         let held = object.as_ref().and_then(|(_, read)| before_of(read));
         *last = object;
-        let replayed = before.and_then(|(seq, read)| judge(session, seq, read, held));
+        let replayed = before.and_then(|(seq, read)| judge(session, form, seq, read, held));
         std::future::ready(Some(replayed))
     });
     paired.filter_map(std::future::ready).boxed()
@@ -81,6 +88,7 @@ fn before_of(read: &Result<Decoded, Damage>) -> Option<Vec<Extent>> {
 
 fn judge(
     session: Session,
+    form: WalForm,
     seq: WalSeq,
     read: Result<Decoded, Damage>,
     held: Option<Vec<Extent>>,
@@ -91,7 +99,10 @@ fn judge(
         Ok(Decoded::Seal { .. }) => return None,
         Err(damage) => damage,
     };
-    let object = layout::wal(session, seq).to_string();
+    let object = match form {
+        WalForm::Objects => layout::wal(session, seq).to_string(),
+        WalForm::Files => format!("{} (number {seq})", layout::sealed_folder(session)),
+    };
     tracing::error!(object, reason = damage.reason, "an object of a sealed log is damaged");
     Some(Replayed::Damaged { seq, object, reason: damage.reason, salvaged: damage.salvaged, held })
 }
@@ -99,6 +110,9 @@ fn judge(
 /// Deletes the log of a session after the last part of its recovery was applied; false when some of it
 /// could not be deleted yet. A seal stays for ever.
 pub async fn delete_log(store: &Store, log: &SealedLog) -> bool {
+    if log.form == WalForm::Files {
+        return folder::delete(store, log.session).await;
+    }
     let path = |seq| layout::wal(log.session, WalSeq(seq));
     let numbers: Vec<_> = (log.from.0..log.end.0).map(path).collect();
     for chunk in numbers.chunks(500) {

@@ -8,13 +8,17 @@ use crate::request::{Created, Failure};
 use crate::s3::{self, Hold};
 use bytes::Bytes;
 use futures_util::stream::TryStreamExt;
-use headwater_env::Env;
-use headwater_metadata::NodeId;
+use headwater_env::{Env, Folder};
+use headwater_metadata::{NodeId, Session, WalForm};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, PutMode, PutOptions, PutPayload};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
@@ -44,7 +48,11 @@ struct Inner {
     env: Env,
     hold: Hold,
     counters: Arc<Counters>,
+    prepared: Arc<Mutex<Prepared>>,
 }
+
+/// Folders that were made for sessions; `None` once a log was started in one.
+type Prepared = BTreeMap<Session, Option<(Box<dyn Folder>, PathBuf)>>;
 
 /// Why the store cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -128,13 +136,33 @@ impl Store {
             }
             other => return Err(refuse(format!("{other}: none of file, s3, memory"))),
         };
-        Ok(Store { inner: Arc::new(Inner { objects, files, kind, env, hold, counters: Arc::default() }) })
+        Ok(Store {
+            inner: Arc::new(Inner {
+                objects,
+                files,
+                kind,
+                env,
+                hold,
+                counters: Arc::default(),
+                prepared: Arc::default(),
+            }),
+        })
     }
 
     /// A store over any object store, for tests and simulations.
     pub fn from_object_store(objects: Arc<dyn ObjectStore>, kind: Kind, env: Env) -> Store {
         let hold = Hold::new(env.clone());
-        Store { inner: Arc::new(Inner { objects, files: None, kind, env, hold, counters: Arc::default() }) }
+        Store {
+            inner: Arc::new(Inner {
+                objects,
+                files: None,
+                kind,
+                env,
+                hold,
+                counters: Arc::default(),
+                prepared: Arc::default(),
+            }),
+        }
     }
 
     /// The same store behind a wrapper (faults, limits).
@@ -148,6 +176,7 @@ impl Store {
                 env: inner.env.clone(),
                 hold: inner.hold.clone(),
                 counters: Arc::default(),
+                prepared: inner.prepared.clone(),
             }),
         }
     }
@@ -260,6 +289,44 @@ impl Store {
         }
         peers.sort();
         Ok(peers)
+    }
+
+    /// Gets the log of a session ready, before the session is registered, and says in which form it
+    /// will be: that is what `Register` must carry. Append files need a folder of this machine alone,
+    /// which is made here, once; elsewhere (and if `wanted` says so) the log is objects. The log must be
+    /// started through this very store or a clone of it.
+    pub async fn prepare_log(&self, session: Session, wanted: WalForm) -> Result<WalForm, StoreError> {
+        let Some(path) = self.file_path(&layout::log_folder(session)) else { return Ok(WalForm::Objects) };
+        if wanted == WalForm::Objects {
+            return Ok(WalForm::Objects);
+        }
+        let (disk, root) = (self.env().disk.clone(), self.file_path(&Path::default()));
+        let to = path.clone();
+        let make = move || match root.map(|root| disk.is_local(&root)) {
+            Some(Ok(true)) => disk.make_folder(&to).map(Some),
+            Some(Err(error)) => Err(error),
+            _ => Ok(None),
+        };
+        let made = tokio::task::spawn_blocking(make).await.map_err(io::Error::other).flatten();
+        let failed = |error: io::Error| StoreError::Failed {
+            what: format!("make {}", path.display()),
+            reason: error.to_string(),
+        };
+        let Some(folder) = made.map_err(failed)? else { return Ok(WalForm::Objects) };
+        self.inner.prepared.lock().insert(session, Some((folder, path)));
+        Ok(WalForm::Files)
+    }
+
+    /// The folder that was made for the session's log, if one was. It is given out once.
+    pub(crate) fn take_folder(&self, session: Session) -> Option<(Box<dyn Folder>, PathBuf)> {
+        let mut prepared = self.inner.prepared.lock();
+        let folder = prepared.get_mut(&session)?.take();
+        Some(folder.expect("the log of a session is started once"))
+    }
+
+    /// Where a key is in the file system, if this store is a folder.
+    pub(crate) fn file_path(&self, path: &Path) -> Option<PathBuf> {
+        self.inner.files.as_ref().map(|files| files.path(path))
     }
 
     /// Everything below a prefix, all pages of it, one attempt.

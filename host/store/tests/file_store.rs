@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use headwater_env::{Disk, DiskFile, Env, FlushFailed, Lock};
-use headwater_metadata::{Epoch, NodeId, Position, Session, StreamEpoch, StreamId, WalSeq};
+use headwater_env::{Disk, DiskFile, Env, FlushFailed, Folder, Lock};
+use headwater_metadata::{Epoch, NodeId, Position, Session, StreamEpoch, StreamId, WalForm, WalSeq};
 use headwater_store::recover::{Replayed, replay};
 use headwater_store::testing::{Fault, Faults, Op};
 use headwater_store::wal::seal::seal;
 use headwater_store::{Kind, Record, Store, Wal, WalError, WalOptions, collect, layout};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use tempfile::TempDir;
 
@@ -28,6 +28,77 @@ struct BadDisk {
     /// Creates whose flush fails.
     bad_creates: AtomicI64,
     flushes: AtomicU64,
+    log: Arc<BadLog>,
+}
+
+/// Faults of a folder that is held open.
+#[derive(Debug, Default)]
+struct BadLog {
+    /// Files that cannot be made, because the disk is full.
+    full: AtomicI64,
+    /// Flushes of a group that fail.
+    bad_flushes: AtomicI64,
+    /// Looks at the name that fail.
+    bad_looks: AtomicI64,
+    /// Before the next look: rename the folder so.
+    rename: Mutex<Option<(PathBuf, PathBuf)>>,
+}
+
+#[derive(Debug)]
+struct BadFolder(Box<dyn Folder>, Arc<BadLog>);
+
+#[derive(Debug)]
+struct BadFile(Box<dyn DiskFile>, Arc<BadLog>);
+
+impl Folder for BadFolder {
+    fn create(&self, name: &str, len: u64) -> io::Result<Box<dyn DiskFile>> {
+        if take(&self.1.full) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(Box::new(BadFile(self.0.create(name, len)?, self.1.clone())))
+    }
+    fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(BadFile(self.0.open(name)?, self.1.clone())))
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.0.list()
+    }
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        if take(&self.1.bad_looks) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        if let Some((from, to)) = self.1.rename.lock().expect("not poisoned").take() {
+            Env::real().disk.rename_new(&from, &to)?;
+        }
+        self.0.is_at(path)
+    }
+}
+
+impl DiskFile for BadFile {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, bytes)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+    fn sync(&self) -> io::Result<()> {
+        match take(&self.1.bad_flushes) {
+            true => Err(io::Error::other("the medium is gone")),
+            false => self.0.sync(),
+        }
+    }
 }
 
 fn take(count: &AtomicI64) -> bool {
@@ -58,6 +129,18 @@ impl Disk for BadDisk {
     }
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         self.real.lock(path)
+    }
+    fn make_folder(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        Ok(Box::new(BadFolder(self.real.make_folder(path)?, self.log.clone())))
+    }
+    fn open_folder(&self, path: &Path) -> io::Result<Box<dyn Folder>> {
+        self.real.open_folder(path)
+    }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.real.rename_new(from, to)
+    }
+    fn is_local(&self, _: &Path) -> io::Result<bool> {
+        Ok(true)
     }
     fn create_new(&self, path: &Path, contents: &[Bytes]) -> io::Result<()> {
         if !take(&self.room) && take(&self.full) {
@@ -95,6 +178,7 @@ fn setup() -> Setup {
         bad_flushes: AtomicI64::new(0),
         bad_creates: AtomicI64::new(0),
         flushes: AtomicU64::new(0),
+        log: Arc::default(),
     });
     env.disk = disk.clone();
     let faults = Faults::default();
@@ -125,7 +209,7 @@ async fn append(wal: &Wal, n: u64) -> Result<WalSeq, WalError> {
 }
 
 async fn recovered(store: &Store) -> Vec<Replayed> {
-    let log = seal(store, N1, WalSeq(0), N2).await.expect("sealed");
+    let log = seal(store, N1, WalForm::Objects, WalSeq(0), N2).await.expect("sealed");
     replay(store, &log).collect().await
 }
 
@@ -247,4 +331,53 @@ async fn an_owner_stops_at_an_object_that_is_not_its_own() {
     disk.real.write_atomic(&file, b"").expect("written");
     let error = append(&wal, 1).await.expect_err("taken").to_string();
     assert!(error.contains("wal/1/100/00000000000000000001 is damaged"), "{error}");
+}
+
+async fn start_files(store: &Store) -> Wal {
+    let form = store.prepare_log(N1, WalForm::Files).await.expect("made");
+    assert_eq!(form, WalForm::Files);
+    start(store)
+}
+
+#[tokio::test]
+async fn append_files_wait_for_room_and_repeat_what_may_mend() {
+    let Setup { store, disk, .. } = setup();
+    disk.log.full.store(3, Ordering::SeqCst);
+    let wal = start_files(&store).await;
+    for n in 0..5 {
+        disk.log.bad_looks.store(n, Ordering::SeqCst);
+        assert_eq!(append(&wal, n as u64).await, Ok(WalSeq(n as u64)));
+    }
+    assert_eq!(disk.log.full.load(Ordering::SeqCst), 0);
+    assert!(store.counters().snapshot().retries >= 10);
+    let log = seal(&store, N1, WalForm::Files, WalSeq(0), N2).await.expect("sealed");
+    assert_eq!(log.end, WalSeq(5));
+    let found: Vec<_> = replay(&store, &log).collect().await;
+    assert!(found.iter().all(|found| matches!(found, Replayed::Records { .. })), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_failed_flush_of_an_append_file_ends_the_session() {
+    let Setup { store, disk, .. } = setup();
+    let wal = start_files(&store).await;
+    append(&wal, 0).await.expect("durable");
+    disk.log.bad_flushes.store(1, Ordering::SeqCst);
+    let error = append(&wal, 1).await.expect_err("not known to be durable");
+    assert!(error.to_string().contains("the medium is gone"), "{error}");
+    assert_eq!(append(&wal, 2).await, Err(error), "nothing is taken after it");
+}
+
+#[tokio::test]
+async fn att_05_a_a_rename_between_flush_and_check_means_no_acknowledgement() {
+    let Setup { store, disk, folder, .. } = setup();
+    let wal = start_files(&store).await;
+    append(&wal, 0).await.expect("durable");
+    let at = |path: object_store::path::Path| folder.path().join("store").join(path.to_string());
+    let rename = (at(layout::log_folder(N1)), at(layout::sealed_folder(N1)));
+    *disk.log.rename.lock().expect("not poisoned") = Some(rename);
+    assert_eq!(append(&wal, 1).await, Err(WalError::Fenced { at: WalSeq(1) }));
+    assert_eq!(append(&wal, 2).await, Err(WalError::Fenced { at: WalSeq(1) }));
+    // The successor renamed first and reads now: all that was acknowledged, perhaps more.
+    let log = seal(&store, N1, WalForm::Files, WalSeq(0), N2).await.expect("sealed");
+    assert_eq!(replay(&store, &log).collect::<Vec<_>>().await.len(), 2);
 }

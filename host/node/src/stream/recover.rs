@@ -95,7 +95,7 @@ impl Inner {
         if record.recovered {
             return Ok(recovery);
         }
-        let log = seal(&self.store, retired, record.progress.trim, self.session).await?;
+        let log = seal(&self.store, retired, record.wal, record.progress.trim, self.session).await?;
         fail_point!("recover.sealed");
         tracing::info!(session = %retired, from = %log.from, end = %log.end, "sealed the log of a retired session");
         let mut found = self.replay(&view, &log).await;

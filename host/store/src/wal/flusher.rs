@@ -4,11 +4,11 @@
 //! the next one. When an object at number N ends the session, everything from N on is refused, and
 //! what is below N may still be acknowledged, because it is before any seal.
 
-use super::format::extents;
-use super::upload::Upload;
+use super::format::{self, extents};
 use super::writer::{Answer, Durable, Permit, Shared};
 use super::{Extent, Record, WalError};
 use crate::counters::{add, raise};
+use headwater_env::fail_point;
 use headwater_metadata::WalSeq;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,11 +47,15 @@ pub(super) async fn run(shared: Arc<Shared>) {
         newest: None,
         over: false,
     };
-    let in_flight = shared.options.in_flight(shared.store.kind());
+    let in_flight = match shared.log.overlaps() {
+        true => shared.options.in_flight.unwrap_or_else(|| shared.log.in_flight()).max(1),
+        false => 1,
+    };
     loop {
         while !flusher.over && flusher.flights.len() < in_flight && flusher.launch() {}
         let (idle, closing, abandoned) = {
             let queue = shared.queue.lock();
+            flusher.over |= queue.ended.is_some();
             (queue.records.is_empty() && queue.provers.is_empty(), queue.closing, queue.abandoned)
         };
         if abandoned || flusher.over && flusher.flights.is_empty() {
@@ -97,15 +101,15 @@ impl Flusher {
         self.next = WalSeq(seq.0 + 1);
         let records: Arc<[Record]> = records.into();
         let extents: Arc<[Extent]> = extents(&records).into();
-        let upload = Upload {
-            store: self.shared.store.clone(),
-            session: self.shared.session,
-            nonce: self.shared.nonce,
-            seq,
-            before: self.newest.replace(extents.clone()),
-            records: records.clone(),
-        };
-        let task = self.uploads.spawn(async move { (seq, upload.run().await) });
+        let before = self.newest.replace(extents.clone());
+        let (shared, group) = (self.shared.clone(), records.clone());
+        let task = self.uploads.spawn(async move {
+            let parts = format::encode(shared.session, shared.nonce, seq, before.as_deref(), &group);
+            fail_point!("store.wal.before_put");
+            let written = shared.log.write(seq, parts).await;
+            fail_point!("store.wal.after_put");
+            (seq, written)
+        });
         let counters = &self.shared.counters;
         add(&counters.overlapping, u64::from(!self.flights.is_empty()));
         self.flights.push_back(Flight {
@@ -191,7 +195,7 @@ impl Drop for Flusher {
 }
 
 /// Takes nothing more, with the first reason that there was.
-fn finish(shared: &Shared, error: WalError) {
+pub(super) fn finish(shared: &Shared, error: WalError) {
     let (waiting, provers, error) = {
         let mut queue = shared.queue.lock();
         let error = queue.ended.get_or_insert(error).clone();

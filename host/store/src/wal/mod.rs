@@ -5,20 +5,21 @@
 //! session's. Objects are created only if absent, and a seal at the first absent number ends the log:
 //! so after a seal nothing at or behind it is ever acknowledged.
 //!
-//! `writer.rs` is the handle of a running log, `flusher.rs` its task, `upload.rs` one object of it,
-//! `format.rs` the stored form, `seal.rs` what ends it.
+//! `writer.rs` is the handle of a running log, `flusher.rs` its task, `log.rs` what its two forms have in
+//! common, `objects.rs` and `folder/` those forms, `format.rs` a stored group, `seal.rs` what ends a log.
 
 mod counters;
 mod flusher;
+pub(crate) mod folder;
 pub(crate) mod format;
+mod log;
+mod objects;
 pub mod seal;
-mod upload;
 mod writer;
 
 pub use counters::WalCountersSnapshot;
 pub use writer::{Permit, Ticket, Wal};
 
-use crate::Kind;
 use bytes::Bytes;
 use headwater_metadata::{Position, StreamEpoch, StreamId, WalSeq};
 use std::sync::Arc;
@@ -80,6 +81,7 @@ impl Sink for () {
 pub struct WalOptions {
     /// Uploads on their way at a time. `None`: two on a disk, where more of them only split the groups
     /// but a second one fills the time between two flushes, and four elsewhere, where they hide the way.
+    /// A log of append files has one, whatever is said here.
     pub in_flight: Option<usize>,
     /// Records are put together up to this size.
     pub object_bytes: usize,
@@ -90,14 +92,6 @@ pub struct WalOptions {
 impl Default for WalOptions {
     fn default() -> WalOptions {
         WalOptions { in_flight: None, object_bytes: 8 << 20, memory_bytes: 128 << 20 }
-    }
-}
-
-impl WalOptions {
-    /// Uploads on their way at a time, in this kind of store.
-    pub(crate) fn in_flight(&self, kind: Kind) -> usize {
-        let default = if kind == Kind::File { 2 } else { 4 };
-        self.in_flight.unwrap_or(default).max(1)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::testing::{Fault, Faults, Gate, Op};
 use crate::{Kind, Store, layout};
 use futures_util::StreamExt;
 use headwater_env::Env;
-use headwater_metadata::{Epoch, NodeId, Session};
+use headwater_metadata::{Epoch, NodeId, Session, WalForm};
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
 use parking_lot::Mutex;
@@ -82,8 +82,8 @@ async fn what_is_acknowledged_is_replayed_in_order() {
         last = seq;
     }
     assert_eq!(wal.durable(), WalSeq(last.0 + 1));
-    let log = seal(&store, N1, WalSeq(0), N2).await.expect("sealed");
-    assert_eq!(log, SealedLog { session: N1, from: WalSeq(0), end: wal.durable() });
+    let log = seal(&store, N1, WalForm::Objects, WalSeq(0), N2).await.expect("sealed");
+    assert_eq!(log, SealedLog { session: N1, form: WalForm::Objects, from: WalSeq(0), end: wal.durable() });
     let records = read_back(&store, &log).await;
     assert_eq!(records.len(), 100);
     assert!(records.iter().enumerate().all(|(n, found)| *found == record(n as u64 % 7, n as u64, "x")));
@@ -191,7 +191,7 @@ async fn obj_03_a_lost_answer_is_told_from_a_rival() {
         let lost = store.counters().snapshot().lost_answers;
         let done = !matches!(fault, Fault::Conflict | Fault::Unavailable | Fault::Hang);
         assert_eq!(lost > 0, done, "{fault:?}");
-        let log = seal(&store, N1, WalSeq(0), N2).await.expect("sealed");
+        let log = seal(&store, N1, WalForm::Objects, WalSeq(0), N2).await.expect("sealed");
         assert_eq!(read_back(&store, &log).await.len(), 5, "{fault:?}");
     }
 }
@@ -206,7 +206,7 @@ async fn obj_03_a_real_rival_ends_the_session() {
     faults.add(Op::Put, "wal/", Fault::Late(gate.clone()), 1);
     let late = submit(&wal, record(1, 1, "b")).await;
     settle().await;
-    let log = seal(&sound, N1, WalSeq(0), N2).await.expect("sealed");
+    let log = seal(&sound, N1, WalForm::Objects, WalSeq(0), N2).await.expect("sealed");
     assert_eq!(log.end, WalSeq(1));
     gate.open();
     assert_eq!(late.await, Err(WalError::Fenced { at: WalSeq(1) }));
@@ -233,7 +233,7 @@ async fn att_06_a_number_never_changes_its_contents() {
     gate.open();
     assert_eq!(first.await, Ok(WalSeq(0)));
     assert_eq!(second.await, Ok(WalSeq(1)));
-    let log = seal(&sound, N1, WalSeq(0), N2).await.expect("sealed");
+    let log = seal(&sound, N1, WalForm::Objects, WalSeq(0), N2).await.expect("sealed");
     assert_eq!(read_back(&sound, &log).await, [record(1, 0, "r1"), record(1, 2, "r2")]);
 
     // A process cloned with its memory: equal session and nonce, other contents. Neither believes that
@@ -278,7 +278,7 @@ async fn att_18_a_proof_behind_a_seal_fails() {
     faults.add(Op::Put, layout::wal(N1, WalSeq(8)), Fault::Late(gate.clone()), 1);
     let slow = submit(&wal, record(1, 8, "x")).await;
     settle().await;
-    let log = seal(&sound, N1, WalSeq(0), N2).await.expect("sealed");
+    let log = seal(&sound, N1, WalForm::Objects, WalSeq(0), N2).await.expect("sealed");
     assert_eq!(log.end, WalSeq(8));
     let prover = wal.clone();
     let proof = tokio::spawn(async move { prover.prove().await });
@@ -325,7 +325,7 @@ async fn a_seal_races_an_upload_and_one_of_them_has_the_number() {
     let wal = start(&store, N1);
     let ticket = submit(&wal, record(1, 0, "x")).await;
     settle().await;
-    let log = seal(&sound, N1, WalSeq(0), N2).await.expect("sealed");
+    let log = seal(&sound, N1, WalForm::Objects, WalSeq(0), N2).await.expect("sealed");
     assert_eq!(log.end, WalSeq(1));
     gate.open();
     assert_eq!(ticket.await, Ok(WalSeq(0)), "acknowledged, and in what the successor reads");
@@ -344,7 +344,7 @@ async fn what_is_below_the_seal_is_still_acknowledged() {
     let wal = start(&store, N1);
     let first = submit(&wal, record(1, 0, "x")).await;
     settle().await;
-    let log = seal(&sound, N1, WalSeq(0), N2).await.expect("sealed");
+    let log = seal(&sound, N1, WalForm::Objects, WalSeq(0), N2).await.expect("sealed");
     let second = submit(&wal, record(1, 1, "y")).await.await;
     assert_eq!(second, Err(WalError::Fenced { at: WalSeq(1) }));
     assert!(wal.ended().borrow().is_some());
@@ -362,10 +362,10 @@ async fn sealing_twice_and_at_once_is_harmless() {
     }
     faults.add(Op::Put, "wal/", Fault::AnswerLost, 1);
     faults.add(Op::Get, "wal/", Fault::Unavailable, 5);
-    let (one, two) = tokio::join!(seal(&store, N1, WalSeq(0), N2), seal(&sound, N1, WalSeq(3), N1));
+    let (one, two) = tokio::join!(seal(&store, N1, WalForm::Objects, WalSeq(0), N2), seal(&sound, N1, WalForm::Objects, WalSeq(3), N1));
     let (one, two) = (one.expect("sealed"), two.expect("sealed"));
     assert_eq!((one.end, two.end), (WalSeq(40), WalSeq(40)));
-    assert_eq!(seal(&sound, N1, WalSeq(40), N2).await.expect("sealed").end, WalSeq(40));
+    assert_eq!(seal(&sound, N1, WalForm::Objects, WalSeq(40), N2).await.expect("sealed").end, WalSeq(40));
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,7 +376,7 @@ async fn obj_07_a_listing_that_hides_the_newest_objects_hides_no_record() {
         submit(&wal, record(1, n, "x")).await.await.expect("durable");
     }
     faults.hide(|path| layout::parse_wal(path).is_some_and(|(_, seq)| seq.0 > 10));
-    let log = seal(&store, N1, WalSeq(0), N2).await.expect("sealed");
+    let log = seal(&store, N1, WalForm::Objects, WalSeq(0), N2).await.expect("sealed");
     assert_eq!(read_back(&store, &log).await.len(), 30);
     assert_eq!(faults.asked(Op::List), 0, "nothing rests on a listing");
 }
@@ -401,7 +401,7 @@ async fn trimming_deletes_below_what_was_applied_and_a_probe_starts_there() {
         let exists = sound.objects().head(&layout::wal(N1, WalSeq(seq))).await.is_ok();
         assert_eq!(exists, seq >= 6, "{seq}");
     }
-    let log = seal(&store, N1, trim, N2).await.expect("sealed");
+    let log = seal(&store, N1, WalForm::Objects, trim, N2).await.expect("sealed");
     assert_eq!(log.end, WalSeq(10));
     assert_eq!(read_back(&store, &log).await.len(), 4);
     // After the recovery: everything goes, the seal stays, node 10 is not touched.
@@ -411,7 +411,7 @@ async fn trimming_deletes_below_what_was_applied_and_a_probe_starts_there() {
     let left = sound.list(layout::wal_of(N1)).await.expect("listed");
     assert_eq!(left, [layout::wal(N1, log.end)]);
     assert_eq!(sound.list(layout::wal_of(ten.session())).await.expect("listed").len(), 1);
-    assert_eq!(seal(&store, N1, log.end, N2).await.expect("sealed").end, log.end);
+    assert_eq!(seal(&store, N1, WalForm::Objects, log.end, N2).await.expect("sealed").end, log.end);
 }
 
 #[tokio::test(start_paused = true)]
@@ -425,7 +425,7 @@ async fn obj_04_a_zeroed_object_is_named_and_its_streams_are_known() {
         let path = layout::wal(N1, WalSeq(seq));
         sound.objects().put(&path, contents.into()).await.expect("damaged by hand");
     }
-    let log = seal(&store, N1, WalSeq(0), N2).await.expect("sealed");
+    let log = seal(&store, N1, WalForm::Objects, WalSeq(0), N2).await.expect("sealed");
     assert_eq!(log.end, WalSeq(6), "a damaged object takes its number all the same");
     let replayed: Vec<_> = replay(&store, &log).collect().await;
     assert_eq!(replayed.len(), 6);

@@ -1,11 +1,14 @@
 //! The handle of a running log: memory, order of submission, trimming. `flusher.rs` is the task behind
-//! it, `upload.rs` stores one object.
+//! it.
 
 use super::counters::{WalCounters, WalCountersSnapshot};
 use super::flusher;
+use super::folder::FolderLog;
+use super::log::Log;
+use super::objects::ObjectLog;
 use super::{Extent, Record, Sink, WalError, WalOptions};
 use crate::Store;
-use crate::layout;
+use crate::counters::add;
 use headwater_metadata::{Session, WalSeq};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -40,7 +43,7 @@ pub(super) type Answer = oneshot::Sender<Result<WalSeq, WalError>>;
 
 /// What the handle and the task share.
 pub(super) struct Shared {
-    pub store: Store,
+    pub log: Box<dyn Log>,
     pub session: Session,
     pub nonce: u128,
     pub options: WalOptions,
@@ -107,7 +110,8 @@ fn answer(received: Result<Result<WalSeq, WalError>, oneshot::error::RecvError>)
 }
 
 impl Wal {
-    /// Starts the log of a session at number 0.
+    /// Starts the log of a session at number 0, in the form that `Store::prepare_log` gave it (objects
+    /// without). Once in a session.
     pub fn start(
         store: &Store,
         session: Session,
@@ -115,8 +119,12 @@ impl Wal {
         options: WalOptions,
         sink: Arc<dyn Sink>,
     ) -> Wal {
+        let log: Box<dyn Log> = match store.take_folder(session) {
+            Some((folder, path)) => Box::new(FolderLog::new(store, session, folder, path)),
+            None => Box::new(ObjectLog { store: store.clone(), session, nonce }),
+        };
         let shared = Arc::new(Shared {
-            store: store.clone(),
+            log,
             session,
             nonce,
             memory: Arc::new(Semaphore::new(options.memory_bytes)),
@@ -178,10 +186,11 @@ impl Wal {
         first.map_or_else(|| self.durable(), |object| object.seq)
     }
 
-    /// Durable objects and bytes from the last trim on: what a recovery would replay.
+    /// Objects (or files) and bytes from the last trim on: what a recovery would replay.
     pub fn backlog(&self) -> (u64, u64) {
         let ledger = self.shared.ledger.lock();
-        (ledger.len() as u64, ledger.iter().map(|object| object.bytes).sum())
+        let bytes = ledger.iter().map(|group| group.bytes).sum();
+        (self.shared.log.pieces(ledger.len() as u64), bytes)
     }
 
     /// Deletes the objects below a trim point *that has been applied*. What fails is tried again at
@@ -194,28 +203,34 @@ impl Wal {
             }
         }
         let mut deleted = self.shared.deleted.lock().await;
-        while *deleted < trim.0 {
-            let end = trim.0.min(*deleted + 500);
-            let paths = (*deleted..end).map(|seq| layout::wal(self.shared.session, WalSeq(seq)));
-            if let Err(failure) = self.shared.store.delete_many(paths.collect()).await {
-                tracing::debug!(?failure, "deleting trimmed objects of the log failed; later again");
-                return;
-            }
-            *deleted = end;
+        if *deleted < trim.0 && self.shared.log.delete(WalSeq(*deleted), trim).await {
+            *deleted = trim.0;
         }
     }
 
-    /// Proves that the log is not sealed: an object begun after this call (empty, if no record waits)
-    /// is acknowledged in the order of the log. One proof serves all who asked before it began.
+    /// Proves that the log is not sealed: a look at the folder begun after this call; or an object begun
+    /// after it (empty, if no record waits), acknowledged in the order of the log, which serves all who
+    /// asked before it began.
     pub async fn prove(&self) -> Result<(), WalError> {
         let (send, receive) = oneshot::channel();
+        let check = self.shared.log.check();
         {
             let mut queue = self.shared.queue.lock();
             match &queue.ended {
                 Some(end) => return Err(end.clone()),
                 None if queue.closing => return Err(WalError::Shutdown),
+                None if check.is_some() => {}
                 None => queue.provers.push(send),
             }
+        }
+        if let Some(check) = check {
+            let checked = check.await;
+            if let Err(error @ WalError::Fenced { .. }) = &checked {
+                flusher::finish(&self.shared, error.clone());
+                self.shared.wake.notify_one();
+            }
+            add(&self.shared.counters.proofs, u64::from(checked.is_ok()));
+            return checked;
         }
         self.shared.wake.notify_one();
         answer(receive.await).map(|_| ())
