@@ -2,7 +2,9 @@
 
 mod folder;
 
-use crate::{BoxFuture, Clock, Connection, Disk, DiskFile, Entropy, FlushFailed, Folder, Listener, Lock, Net};
+use crate::{
+    BoxFuture, Clock, Connection, Disk, DiskFile, Entropy, FlushFailed, Folder, Listener, Lock, Net,
+};
 use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::{self, File, OpenOptions};

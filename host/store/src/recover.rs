@@ -49,9 +49,10 @@ pub fn replay<'a>(store: &'a Store, log: &SealedLog) -> BoxStream<'a, Replayed> 
     let SealedLog { session, form, .. } = *log;
     let (from, end) = (log.from, log.end);
     let objects = match log.form {
-        WalForm::Objects => {
-            stream::iter(from.0..end.0).map(move |seq| read(store, session, WalSeq(seq))).buffered(AHEAD).boxed()
-        }
+        WalForm::Objects => stream::iter(from.0..end.0)
+            .map(move |seq| read(store, session, WalSeq(seq)))
+            .buffered(AHEAD)
+            .boxed(),
         WalForm::Files => {
             stream::once(folder::read(store, session, from, end)).flat_map(stream::iter).boxed()
         }

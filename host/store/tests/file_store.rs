@@ -10,8 +10,8 @@ use headwater_store::wal::seal::seal;
 use headwater_store::{Kind, Record, Store, Wal, WalError, WalOptions, collect, layout};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 const N1: Session = Session { node: NodeId(1), epoch: Epoch(100) };

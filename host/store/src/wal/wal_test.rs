@@ -362,7 +362,10 @@ async fn sealing_twice_and_at_once_is_harmless() {
     }
     faults.add(Op::Put, "wal/", Fault::AnswerLost, 1);
     faults.add(Op::Get, "wal/", Fault::Unavailable, 5);
-    let (one, two) = tokio::join!(seal(&store, N1, WalForm::Objects, WalSeq(0), N2), seal(&sound, N1, WalForm::Objects, WalSeq(3), N1));
+    let (one, two) = tokio::join!(
+        seal(&store, N1, WalForm::Objects, WalSeq(0), N2),
+        seal(&sound, N1, WalForm::Objects, WalSeq(3), N1)
+    );
     let (one, two) = (one.expect("sealed"), two.expect("sealed"));
     assert_eq!((one.end, two.end), (WalSeq(40), WalSeq(40)));
     assert_eq!(seal(&sound, N1, WalForm::Objects, WalSeq(40), N2).await.expect("sealed").end, WalSeq(40));

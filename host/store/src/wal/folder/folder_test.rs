@@ -30,7 +30,8 @@ fn local_folder() -> TempDir {
     let disk = Env::real().disk;
     let places = [std::env::temp_dir(), "/dev/shm".into()];
     let local = places.iter().find(|place| disk.is_local(place).unwrap_or(false));
-    TempDir::new_in(local.expect("the temporary folder or /dev/shm is on a local file system")).expect("a folder")
+    TempDir::new_in(local.expect("the temporary folder or /dev/shm is on a local file system"))
+        .expect("a folder")
 }
 
 async fn setup() -> Setup {

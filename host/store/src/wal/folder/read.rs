@@ -35,7 +35,8 @@ pub(crate) async fn read(store: &Store, session: Session, from: WalSeq, end: Wal
 /// The groups from `from` on, in order, and the number after the last one.
 pub(super) fn load(folder: &dyn Folder, session: Session, from: u64) -> io::Result<(Vec<Found>, u64)> {
     let firsts: Vec<u64> = folder.list()?.iter().filter_map(|name| parse_name(name)).collect();
-    let needed = firsts.iter().enumerate().filter(|(n, _)| firsts.get(n + 1).is_none_or(|second| *second > from));
+    let needed =
+        firsts.iter().enumerate().filter(|(n, _)| firsts.get(n + 1).is_none_or(|second| *second > from));
     let mut files = Vec::new();
     for (_, first) in needed {
         let file = folder.open(&name(*first))?;
@@ -46,7 +47,9 @@ pub(super) fn load(folder: &dyn Folder, session: Session, from: u64) -> io::Resu
     let (mut found, mut next) = (Vec::new(), from);
     // Without it there is no telling a group from a client's bytes; then nothing was written, or the
     // beginning of every file is gone.
-    let Some(nonce) = files.iter().find_map(|(_, file)| nonce(session, file)) else { return Ok((found, next)) };
+    let Some(nonce) = files.iter().find_map(|(_, file)| nonce(session, file)) else {
+        return Ok((found, next));
+    };
     for (first, file) in &files {
         let (groups, end) = groups(session, nonce, *first, file);
         if groups.is_empty() {

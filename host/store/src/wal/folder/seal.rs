@@ -20,7 +20,8 @@ pub(crate) async fn seal(
     from: WalSeq,
     by: Session,
 ) -> Result<WalSeq, StoreError> {
-    let failed = |reason: String| StoreError::Failed { what: format!("seal the log of session {session}"), reason };
+    let failed =
+        |reason: String| StoreError::Failed { what: format!("seal the log of session {session}"), reason };
     let path = |path: object_store::path::Path| {
         let found = store.file_path(&path);
         found.ok_or_else(|| failed("it is a log of files, and this store is not a folder".into()))
@@ -49,7 +50,10 @@ fn seal_blocking(
     let folder = disk.open_folder(sealed).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             let (open, sealed) = (open.display(), sealed.display());
-            io::Error::new(error.kind(), format!("neither {open} nor {sealed} exists: is this the right store?"))
+            io::Error::new(
+                error.kind(),
+                format!("neither {open} nor {sealed} exists: is this the right store?"),
+            )
         }
         _ => error,
     })?;
