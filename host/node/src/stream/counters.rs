@@ -68,6 +68,10 @@ counters! {
     commit_objects,
     /// Commits of which a part was refused.
     commits_refused,
+    /// Times that small runs were joined.
+    compactions,
+    /// Runs that were joined.
+    compacted_runs,
     /// Proofs of freshness asked of the store.
     proofs,
     /// Read barriers asked for.

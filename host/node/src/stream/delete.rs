@@ -115,6 +115,9 @@ impl Inner {
 
     /// Whether an open stream has reached its end by itself.
     pub(super) fn is_expired(&self, stream: &OpenStream) -> bool {
+        if stream.has_live_reader() {
+            stream.touch(self.env.clock.wall_ms());
+        }
         expiry::is_over(stream.expiry, stream.touched_ms(), self.env.clock.wall_ms())
     }
 

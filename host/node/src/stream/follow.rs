@@ -30,11 +30,15 @@ impl Inner {
                 opened => opened?,
             };
             let stream = in_use.stream().clone();
+            stream.touch(self.env.clock.wall_ms());
+            let live = stream.live();
             let mut watch = stream.watch();
             let ready = watch.wait_for(|p| {
                 p.durable != from || p.eof || !matches!(p.phase, Phase::Serving | Phase::Flushing)
             });
             self.env.timeout(self.left(end), ready).await.map(drop);
+            stream.touch(self.env.clock.wall_ms());
+            drop(live);
             let phase = stream.published().phase;
             match phase {
                 Phase::Ended(Ended::Fenced) => return Err(StreamError::Fenced),

@@ -5,7 +5,8 @@
 //!
 //! A request goes `owner.rs` (open it, or say who has it) → `append.rs` with `tail.rs` (judge, assign,
 //! log, wait), or `read.rs` and `follow.rs`; `create.rs`, `delete.rs` and `close.rs` change what is
-//! registered; `commit.rs` moves durable bytes into data objects; `recover.rs` does that for a session
+//! registered; `commit.rs` moves durable bytes into data objects, `compact.rs` joins
+//! small ones; `recover.rs` does that for a session
 //! that ended. `api.rs` is what callers see. Nothing here knows HTTP.
 
 pub mod api;
@@ -13,6 +14,7 @@ mod append;
 pub mod checkpoint;
 mod close;
 mod commit;
+mod compact;
 mod counters;
 mod create;
 mod delete;
@@ -131,6 +133,7 @@ impl Streams {
         tokio::spawn(inner.clone().watch_session());
         tokio::spawn(inner.clone().commit_loop());
         tokio::spawn(inner.clone().idle_loop());
+        tokio::spawn(inner.clone().compact_loop());
         Streams { inner }
     }
 

@@ -78,6 +78,7 @@ pub struct OpenStream {
     state: Mutex<State>,
     published: watch::Sender<Published>,
     users: AtomicUsize,
+    live: AtomicUsize,
     dirty: AtomicBool,
     used_ms: AtomicU64,
     touched_ms: AtomicU64,
@@ -137,6 +138,11 @@ pub struct UncommittedRun {
     pub eof: bool,
 }
 
+/// Marks a stream as having a live reader for as long as it lives.
+pub struct Live {
+    stream: Arc<OpenStream>,
+}
+
 /// Marks a stream as in use for as long as it lives.
 pub struct InUse {
     stream: Arc<OpenStream>,
@@ -178,6 +184,7 @@ impl OpenStream {
             state: Mutex::new(State { tail, pending: VecDeque::new(), durable: 0, base: writers }),
             published: watch::Sender::new(published),
             users: AtomicUsize::new(0),
+            live: AtomicUsize::new(0),
             dirty: AtomicBool::new(false),
             used_ms: AtomicU64::new(millis(now.1)),
             touched_ms: AtomicU64::new(stream.touched_ms.max(stream.created_ms)),
@@ -377,6 +384,17 @@ impl OpenStream {
         InUse { stream: self.clone(), now: clock.clone() }
     }
 
+    /// Counts a live reader until the guard is dropped: it keeps a TTL from running out.
+    pub fn live(self: &Arc<Self>) -> Live {
+        self.live.fetch_add(1, Ordering::Relaxed);
+        Live { stream: self.clone() }
+    }
+
+    /// Whether anybody reads live.
+    pub fn has_live_reader(&self) -> bool {
+        self.live.load(Ordering::Relaxed) > 0
+    }
+
     /// The end of the last use, monotonic; `None` while it is used.
     pub fn idle_since(&self) -> Option<Duration> {
         let idle = self.users.load(Ordering::Relaxed) == 0;
@@ -403,6 +421,12 @@ impl InUse {
     /// The stream.
     pub fn stream(&self) -> &Arc<OpenStream> {
         &self.stream
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.stream.live.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Options {
     pub commit_age: Duration,
     /// About this many bytes go into one data object.
     pub object_bytes: u64,
+    /// So often it is looked for small runs to be joined.
+    pub compact_every: Duration,
     /// About this many bytes of a stream are one run: reads that reach a limit end where runs end.
     pub run_bytes: u64,
     /// Bytes that may be logged and not committed; more wait.
@@ -47,6 +49,7 @@ impl Default for Options {
             commit_objects: 1024,
             commit_age: Duration::from_secs(10),
             object_bytes: 32 << 20,
+            compact_every: Duration::from_secs(30),
             run_bytes: 4 << 20,
             uncommitted_bytes: 256 << 20,
             tail_bytes: 64 << 20,

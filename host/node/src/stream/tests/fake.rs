@@ -133,6 +133,12 @@ impl Cluster {
         Process { session, streams, log, crash }
     }
 
+    /// Overwrites an object with something else.
+    pub async fn spoil(&self, key: &str) {
+        let spoiled = self.objects.put_opts(&Path::from(key), "spoiled".into(), PutOptions::default()).await;
+        spoiled.expect("memory");
+    }
+
     /// Every key in the store.
     pub async fn keys(&self) -> Vec<String> {
         let all: Vec<_> = self.objects.list(None).collect().await;

@@ -236,6 +236,44 @@ async fn streams_end_by_themselves() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_live_reader_keeps_a_ttl_from_running_out() {
+    let (_, p) = one();
+    let ttl = Create { expiry: Expiry::Ttl(3), ..create("/ttl", "x") };
+    let Ok(Created::New(info)) = p.streams.create(ttl).await else { panic!() };
+    let wait = Duration::from_secs(60);
+    let read = p.streams.follow(info.id, Position(1), ReadLimits::default(), wait).await.expect("alive");
+    assert!(read.is_empty());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    p.streams.info(info.id).await.expect("alive");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(p.streams.info(info.id).await, Err(StreamError::NotFound));
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_runs_are_joined() {
+    let often =
+        Options { commit_age: Duration::from_millis(10), compact_every: Duration::from_secs(1), ..options() };
+    let (cluster, p) = with(often);
+    let id = p.new_stream("/a", "head").await;
+    let mut expected = "head".to_owned();
+    for i in 0..100 {
+        let word = format!("<{i}>");
+        p.put(id, &word).await;
+        expected.push_str(&word);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(p.streams.counters().commits > 50);
+    assert!(p.streams.counters().compactions >= 2);
+    let view = cluster.view();
+    let stream = view.stream(id).expect("it");
+    assert!(stream.runs.len() < 20, "{}", stream.runs.len());
+    p.streams.close(id).await.expect("closes");
+    assert_eq!(p.all(id).await, expected);
+    assert!(view.unlinked().count() > 50, "what was joined can be collected");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_number_of_open_streams_is_bounded() {
     let (_, p) = with(Options { max_open: 8, ..options() });
     let mut ids = Vec::new();

@@ -145,3 +145,51 @@ async fn a_restarted_node_recovers_its_own_streams() {
     assert_eq!(cluster.view().stream(a).expect("it").ownership, Ownership::Opened(second.session));
     assert_eq!(second.streams.counters().recoveries, 1);
 }
+
+/// An object of the log is lost: its stream is let go with a gap, the others are whole.
+#[tokio::test(start_paused = true)]
+async fn a_lost_log_object_damages_its_streams_alone() {
+    let cluster = Cluster::new();
+    let one = cluster.start(1, 100, options(), Crash::never());
+    let (a, b) = (one.new_stream("/a", "").await, one.new_stream("/b", "").await);
+    for (id, word) in [(a, "a0"), (b, "b0"), (a, "a1"), (b, "b1"), (a, "a2"), (b, "b2")] {
+        one.put(id, word).await;
+    }
+    one.crash.now();
+    let logged: Vec<_> =
+        cluster.keys().await.into_iter().filter(|key| key.starts_with("wal/1/100/")).collect();
+    assert_eq!(logged.len(), 6);
+    cluster.spoil(&logged[2]).await;
+    let two = cluster.start(1, 200, options(), Crash::never());
+    let recovery = two.streams.recover(one.session).await.expect("recovered");
+    assert_eq!((recovery.streams, recovery.damaged), (2, 1));
+    assert_eq!(two.all(b).await, "b0b1b2");
+    assert_eq!(two.put(b, "b3").await, Position(8));
+    assert_eq!(two.all(a).await, "a0", "readable up to the gap");
+    let damaged = StreamError::Damaged { at: Position(2) };
+    assert_eq!(two.streams.append(a, text("x")).await, Err(damaged));
+    let epoch = cluster.view().stream(a).expect("it").epoch;
+    let outcome = two.log.now(Command::AcceptLoss { stream: a, epoch });
+    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+    assert_eq!(two.put(a, "new").await, Position(5));
+    assert_eq!(two.all(a).await, "a0new");
+    assert_eq!(two.streams.counters().damaged_streams, 1);
+}
+
+/// The newest object is lost: nobody knows what it held, so no stream is said to be whole.
+#[tokio::test(start_paused = true)]
+async fn a_lost_last_log_object_makes_every_stream_suspect() {
+    let cluster = Cluster::new();
+    let one = cluster.start(1, 100, options(), Crash::never());
+    let (a, b) = (one.new_stream("/a", "").await, one.new_stream("/b", "").await);
+    one.put(b, "b0").await;
+    one.put(a, "a0").await;
+    one.crash.now();
+    let logged: Vec<_> =
+        cluster.keys().await.into_iter().filter(|key| key.starts_with("wal/1/100/")).collect();
+    cluster.spoil(&logged[1]).await;
+    let two = cluster.start(1, 200, options(), Crash::never());
+    let recovery = two.streams.recover(one.session).await.expect("recovered");
+    assert_eq!((recovery.streams, recovery.damaged), (2, 2));
+    two.streams.delete(a).await.expect("a damaged stream can be deleted");
+}
