@@ -13,6 +13,14 @@ pub fn answer(parts: &Parts) -> Response<Body> {
     node(&mut text, parts);
     raft(&mut text, parts);
     policies(&mut text, parts);
+    for (name, value) in parts.frontend.counters().all() {
+        match name {
+            "connections" | "live_readers" => {
+                text.gauge(&format!("headwater_http_{name}"), &help(name), &[("", value)]);
+            }
+            _ => text.counter(&format!("headwater_http_{name}_total"), &help(name), &[("", value)]),
+        }
+    }
     if let Some(streams) = parts.streams.load_full() {
         text.gauge("headwater_open_streams", "Streams open here.", &[("", streams.open_count() as u64)]);
         text.counters("headwater_stream", &streams.counters());
@@ -103,6 +111,10 @@ fn policies(text: &mut Text, parts: &Parts) {
     );
 }
 
+fn help(field: &str) -> String {
+    format!("Number of {}.", field.replace('_', " "))
+}
+
 #[derive(Default)]
 struct Text(String);
 
@@ -155,7 +167,7 @@ mod tests {
             text.0,
             "# HELP a What it is.\n# TYPE a gauge\na 1\n\
              # HELP b_total How many.\n# TYPE b_total counter\nb_total{x=\"1\"} 2\nb_total{x=\"2\"} 3\n\
-             # HELP c_sent_total Counter: sent.\n# TYPE c_sent_total counter\nc_sent_total 4\n"
+             # HELP c_sent_total Number of sent.\n# TYPE c_sent_total counter\nc_sent_total 4\n"
         );
     }
 }

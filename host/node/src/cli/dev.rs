@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 
 /// The flags of `headwater dev`.
 #[derive(Args, Clone, Debug)]
@@ -51,9 +51,12 @@ pub async fn run(args: DevArgs, env: Env) -> anyhow::Result<Exit> {
     let nodes = plan(args.nodes, args.port)?;
     free(&env, &nodes).await?;
     let dir = prepare(&env, &args.dir)?;
-    let mut children = Vec::new();
+    let (mut children, mut pipes) = (Vec::new(), Vec::new());
     for node in &nodes {
-        children.push(start(&args, &dir, &nodes, node)?);
+        let mut child = start(&args, &dir, &nodes, node)?;
+        // Held here and not in the child, since waiting for a child closes its pipe.
+        pipes.extend(child.stdin.take());
+        children.push(child);
     }
     let stop = stopped();
     tokio::pin!(stop);
@@ -62,7 +65,7 @@ pub async fn run(args: DevArgs, env: Env) -> anyhow::Result<Exit> {
         () = &mut stop => Ok(()),
     };
     if let Err(e) = ready {
-        end(&env, children).await;
+        end(&env, children, pipes).await;
         return Err(e);
     }
     greet(&nodes, &dir);
@@ -74,7 +77,7 @@ pub async fn run(args: DevArgs, env: Env) -> anyhow::Result<Exit> {
         () = stop => {}
     }
     eprintln!("\nstopping {} nodes …", nodes.len());
-    end(&env, children).await;
+    end(&env, children, pipes).await;
     eprintln!(
         "stopped. {dir} keeps the streams (store/), the nodes' logs (node-N/) and the cluster's secret; \
          `headwater dev --dir {dir}` goes on from there, deleting it starts afresh",
@@ -248,10 +251,8 @@ fn describe(status: ExitStatus) -> String {
 }
 
 /// Ends all nodes: the pipe first, then force.
-async fn end(env: &Env, mut children: Vec<Child>) {
-    for child in &mut children {
-        drop(child.stdin.take());
-    }
+async fn end(env: &Env, mut children: Vec<Child>, pipes: Vec<ChildStdin>) {
+    drop(pipes);
     let all = futures_util::future::join_all(children.iter_mut().map(|child| child.wait()));
     if env.timeout(Duration::from_secs(20), all).await.is_none() {
         eprintln!("some nodes do not end by themselves: killing them");

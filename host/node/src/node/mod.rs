@@ -19,6 +19,7 @@ use crate::admin::Admin;
 use crate::cli::Exit;
 use crate::cli::client::read_secret;
 use crate::config::{ConfigError, ServeConfig};
+use crate::http::Frontend;
 use crate::stream::Streams;
 use arc_swap::ArcSwapOption;
 use headwater_env::Env;
@@ -76,6 +77,8 @@ pub struct Parts {
     pub phase: watch::Sender<Phase>,
     /// The streams of the session; `None` between two sessions.
     pub streams: ArcSwapOption<Streams>,
+    /// What answers clients.
+    pub frontend: Frontend,
     /// Base URL for clients.
     pub address: String,
     /// Identity of the held data-directory lock.
@@ -127,7 +130,6 @@ pub enum NodeError {
 /// A node that has started and waits to be run.
 pub struct Node {
     parts: Arc<Parts>,
-    hooks: Arc<NodeHooks>,
     client: Box<dyn headwater_env::Listener>,
     epoch: Epoch,
     founder: bool,
@@ -179,10 +181,27 @@ impl Node {
         let nonce = env.entropy.u128();
         let phase = watch::Sender::new(Phase::Registering);
         let streams = ArcSwapOption::empty();
-        let parts =
-            Arc::new(Parts { config, env, metadata, policies, store, phase, streams, address, lock, nonce });
+        let frontend = frontend(&config, &env, &metadata, &policies);
+        let front = frontend.clone();
+        hooks.serve_with(Box::new(move |request| {
+            let front = front.clone();
+            Box::pin(async move { front.serve_forward(request).await })
+        }));
+        let parts = Arc::new(Parts {
+            config,
+            env,
+            metadata,
+            policies,
+            store,
+            phase,
+            streams,
+            frontend,
+            address,
+            lock,
+            nonce,
+        });
         admin.show(parts.clone());
-        Ok(Node { parts, hooks, client, epoch, founder, tasks })
+        Ok(Node { parts, client, epoch, founder, tasks })
     }
 
     /// The addresses that it really listens on.
@@ -197,8 +216,9 @@ impl Node {
 
     /// Serves until `stop` resolves or the node may not serve any more.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<Exit, NodeError> {
-        let Node { parts, hooks, client, epoch, founder, mut tasks } = self;
-        let ended = serving::serve(&parts, &hooks, client, epoch, founder, stop).await;
+        let Node { parts, client, epoch, founder, mut tasks } = self;
+        let ended = serving::serve(&parts, client, epoch, founder, stop).await;
+        parts.frontend.stop();
         if let Ok(exit) = &ended {
             parts.phase.send_replace(Phase::Ended(*exit));
         }
@@ -292,6 +312,22 @@ fn policies() -> Result<Policies, NodeError> {
         ..headwater_policy::Options::default()
     };
     Policies::new(options).map_err(|e| NodeError::Policies(e.to_string()))
+}
+
+fn frontend(config: &ServeConfig, env: &Env, metadata: &Metadata, policies: &Arc<Policies>) -> Frontend {
+    let options = crate::http::Options {
+        routing: config.routing,
+        long_poll: config.long_poll,
+        ..crate::http::Options::default()
+    };
+    Frontend::new(crate::http::Parts {
+        node: config.node,
+        log: Arc::new(metadata.clone()),
+        peers: Arc::new(metadata.clone()),
+        policies: policies.clone(),
+        env: env.clone(),
+        options,
+    })
 }
 
 fn raft_options(config: &ServeConfig, join: Vec<String>, secret: Vec<u8>) -> headwater_raft::Options {

@@ -4,12 +4,10 @@
 //! process of the node exists or `--no-rejoin` says otherwise. Nothing moves from one session to the
 //! next: the new one recovers what the old one left.
 
-use super::hooks::NodeHooks;
 use super::session::{SessionError, register};
 use super::{NodeError, Parts, Phase};
 use crate::cli::Exit;
 use crate::control;
-use crate::http::{self, Frontend};
 use crate::stream::{Options, Start, Streams};
 use headwater_env::Listener;
 use headwater_metadata::{Command, Epoch, RetiredBy, Session};
@@ -41,18 +39,17 @@ enum End {
 /// Serves until `stop` resolves or the node may not serve any more.
 pub async fn serve(
     parts: &Arc<Parts>,
-    hooks: &Arc<NodeHooks>,
     client: Box<dyn Listener>,
     mut epoch: Epoch,
     founder: bool,
     stop: impl Future<Output = ()>,
 ) -> Result<Exit, NodeError> {
     let mut stop = pin!(stop);
-    let frontend = frontend(parts, hooks);
-    let mut listening = JoinSet::new();
-    listening.spawn(http::listen(client, frontend.clone()));
     let cache = BlockCache::new(&parts.store, CACHE_BYTES, CACHE_BLOCK);
     let mut continues = None;
+    // Accepted from now on: what comes before there is a session is answered 503, not left hanging.
+    let mut front = JoinSet::new();
+    front.spawn(crate::http::listen(client, parts.frontend.clone()));
     loop {
         parts.phase.send_replace(Phase::Registering);
         let session = match start_session(parts, epoch, continues, stop.as_mut()).await {
@@ -79,7 +76,7 @@ pub async fn serve(
             options: stream_options(parts),
         });
         parts.streams.store(Some(Arc::new(streams.clone())));
-        frontend.set_streams(Some(streams.clone()));
+        parts.frontend.set_streams(Some(streams.clone()));
         parts.phase.send_replace(Phase::Serving(session));
         let peer = parts.metadata.listening();
         tracing::info!(%session, address = %parts.address, %peer, "serves");
@@ -87,11 +84,13 @@ pub async fn serve(
         tasks.spawn(control::run(parts.clone(), streams.clone(), session));
         let end = session_ends(parts, &streams, stop.as_mut()).await;
         tasks.shutdown().await;
+        if !matches!(end, End::Stop) {
+            parts.frontend.set_streams(None);
+            parts.streams.store(None);
+        }
         let why = match end {
             End::Stop => {
-                frontend.stop();
-                drain(parts, &streams, session).await;
-                listening.join_next().await;
+                drain(parts, &streams, session, &mut front).await;
                 return Ok(Exit::Done);
             }
             End::Fatal(why) => {
@@ -101,8 +100,6 @@ pub async fn serve(
             End::Over(why) => why,
         };
         parts.phase.send_replace(Phase::Registering);
-        frontend.set_streams(None);
-        parts.streams.store(None);
         streams.shutdown(Duration::ZERO).await;
         match why {
             Some(RetiredBy::Replaced) => {
@@ -118,28 +115,6 @@ pub async fn serve(
         continues = Some(session.epoch);
         epoch = Epoch(parts.env.now_ms().max(session.epoch.0 + 1));
     }
-}
-
-/// The client's side of the node; relayed requests come to it from now on.
-fn frontend(parts: &Arc<Parts>, hooks: &Arc<NodeHooks>) -> Frontend {
-    let frontend = Frontend::new(http::Parts {
-        node: parts.config.node,
-        log: Arc::new(parts.metadata.clone()),
-        peers: Arc::new(parts.metadata.clone()),
-        policies: parts.policies.clone(),
-        env: parts.env.clone(),
-        options: http::Options {
-            routing: parts.config.routing,
-            long_poll: parts.config.long_poll,
-            ..http::Options::default()
-        },
-    });
-    let relayed = frontend.clone();
-    hooks.serve_with(Box::new(move |request| {
-        let frontend = relayed.clone();
-        Box::pin(async move { frontend.serve_forward(request).await })
-    }));
-    frontend
 }
 
 /// The next session; `None` when the node shall stop before it has one.
@@ -178,19 +153,32 @@ async fn session_ends(parts: &Parts, streams: &Streams, stop: Pin<&mut impl Futu
     }
 }
 
-/// Flushes and closes within the deadline, then says farewell: a session that ends in order leaves
+/// Lets requests end, flushes and closes within the deadline, then says farewell: a session that ends in order leaves
 /// nothing to wait for.
-async fn drain(parts: &Parts, streams: &Streams, session: Session) {
+async fn drain(parts: &Parts, streams: &Streams, session: Session, front: &mut JoinSet<()>) {
     parts.phase.send_replace(Phase::Draining);
     let limit = parts.config.drain_timeout;
     tracing::info!(%session, open = streams.open_count(), "stops: flushes and closes its streams");
-    if !streams.shutdown(limit).await {
-        tracing::warn!(?limit, "some streams could not be closed in time: the next session recovers them");
+    parts.frontend.stop();
+    parts.env.timeout(limit, front.join_next()).await;
+    let closed = tokio::select! {
+        closed = streams.shutdown(limit) => closed,
+        () = quorum_lost(parts) => false,
+    };
+    if !closed {
+        tracing::warn!("some streams could not be closed in time: the next session recovers them");
         return;
     }
     let farewell = parts.metadata.propose(Command::Evict { session });
     if !matches!(parts.env.timeout(FAREWELL, farewell).await, Some(Ok(_))) {
         tracing::debug!("the farewell was not heard");
+    }
+}
+
+/// Resolves when nothing can be closed any more, as when all nodes stop at once.
+async fn quorum_lost(parts: &Parts) {
+    while parts.metadata.barrier().await.is_ok() {
+        parts.env.clock.sleep(Duration::from_millis(500)).await;
     }
 }
 
