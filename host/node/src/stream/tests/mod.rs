@@ -5,3 +5,4 @@ mod crash;
 mod fake;
 mod life;
 mod ownership;
+mod real;
