@@ -72,6 +72,7 @@ async fn run(
         waiting.retain(|waiter| !waiter.is_closed());
         if waiting.is_empty() {
             tokio::select! {
+                biased;
                 waiter = queue.recv() => match waiter {
                     Some(waiter) => waiting.push(waiter),
                     None => return,
@@ -90,7 +91,9 @@ async fn run(
                 let published = core.published.clone();
                 tokio::spawn(async move {
                     published.reach(index).await;
-                    served.into_iter().for_each(|waiter| drop(waiter.send(())));
+                    for waiter in served {
+                        let _ = waiter.send(());
+                    }
                 });
             }
             Some(Read::No(why)) => {
@@ -110,6 +113,7 @@ async fn ask(core: &Arc<Core>) -> Read {
             let message = wire::message(&());
             let asked = core.pool.ask(leader, Lane::Control, "/barrier", message, QUESTION);
             let answer = tokio::select! {
+                biased;
                 answer = asked => answer,
                 () = core.leader_changes(Some(leader)) => {
                     return Read::No("the leader has changed".to_owned());

@@ -86,6 +86,7 @@ pub(crate) async fn care(core: Arc<Core>) {
     let mut led_since = None;
     loop {
         tokio::select! {
+            biased;
             () = core.env.clock.sleep(pause) => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }

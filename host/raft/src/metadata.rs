@@ -308,6 +308,9 @@ fn config(options: &Options) -> Result<Arc<openraft::Config>, StartError> {
         backoff: "50ms 100ms 200ms ...500ms".to_owned(),
         enable_pre_vote: Some(true),
         enable_leader_restore: Some(false),
+        // A member restored from an old copy of its directory, or whose disk lost its last flush, is
+        // sent again what it once had; otherwise the leader would repeat itself for ever.
+        allow_log_reversion: Some(true),
         ..openraft::Config::default()
     };
     config.validate().map(Arc::new).map_err(|error| StartError::Raft(error.to_string()))
@@ -327,6 +330,7 @@ async fn watch_raft(core: Arc<Core>) {
             return;
         }
         tokio::select! {
+            biased;
             changed = metrics.changed() => if changed.is_err() { return },
             _ = stop.wait_for(|stop| *stop) => return,
         }

@@ -150,6 +150,16 @@ impl SimDisk {
         state.dirs.clear();
     }
 
+    /// Deletes a file behind the back of whoever has it.
+    pub fn delete(&self, path: &Path) {
+        self.state.lock().files.remove(path);
+    }
+
+    /// Removes a directory that [`SimDisk::make_dir`] made.
+    pub fn remove_dir(&self, path: &Path) {
+        self.state.lock().dirs.remove(path);
+    }
+
     /// Puts a directory in the place of a file.
     pub fn make_dir(&self, path: &Path) {
         let mut state = self.state.lock();

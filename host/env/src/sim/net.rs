@@ -28,6 +28,8 @@ struct State {
     listeners: BTreeMap<(String, u16), mpsc::UnboundedSender<Arrival>>,
     pumps: Vec<(String, String, AbortHandle)>,
     ports: u16,
+    /// The process of each machine that may use the network: a crash ends the ones before.
+    processes: BTreeMap<String, u64>,
 }
 
 #[derive(Clone)]
@@ -41,8 +43,10 @@ impl SimNet {
     }
 
     pub(super) fn host(&self, name: &str) -> SimHost {
-        self.state.lock().ip(name);
-        SimHost { net: self.clone(), name: name.to_owned() }
+        let mut state = self.state.lock();
+        state.ip(name);
+        let process = state.processes.get(name).copied().unwrap_or_default();
+        SimHost { net: self.clone(), name: name.to_owned(), process }
     }
 
     pub(super) fn set_cut(&self, from: &str, to: &str, cut: bool) {
@@ -55,6 +59,7 @@ impl SimNet {
 
     pub(super) fn crash(&self, name: &str) {
         let mut state = self.state.lock();
+        *state.processes.entry(name.to_owned()).or_default() += 1;
         state.listeners.retain(|(host, _), _| host != name);
         state.abort(|a, b| a == name || b == name);
     }
@@ -102,6 +107,16 @@ impl State {
 pub(super) struct SimHost {
     net: SimNet,
     name: String,
+    process: u64,
+}
+
+impl SimHost {
+    fn check_alive(&self, state: &State) -> io::Result<()> {
+        match state.processes.get(&self.name).copied().unwrap_or_default() == self.process {
+            true => Ok(()),
+            false => Err(io::Error::other("this process has ended")),
+        }
+    }
 }
 
 async fn pump(
@@ -133,6 +148,7 @@ impl Net for SimHost {
     fn bind(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
             let mut state = self.net.state.lock();
+            self.check_alive(&state)?;
             let port = match address.port() {
                 0 => {
                     state.ports += 1;
@@ -175,6 +191,7 @@ impl Net for SimHost {
                 }
             }
             let mut state = self.net.state.lock();
+            self.check_alive(&state)?;
             let (mine, my_end) = duplex(64 << 10);
             let (theirs, their_end) = duplex(64 << 10);
             let from = SocketAddr::new(state.ip(&self.name), 1);

@@ -126,6 +126,7 @@ pub(crate) async fn keep_saying(core: Arc<Core>) {
         pause = if settled { Duration::from_secs(5) } else { (pause * 2).min(Duration::from_secs(3)) };
         let mut stop = core.stop.subscribe();
         tokio::select! {
+            biased;
             () = core.env.clock.sleep(pause) => {}
             _ = changes.changed() => pause = Duration::from_millis(200),
             _ = stop.wait_for(|stop| *stop) => return,

@@ -33,6 +33,7 @@ pub(crate) async fn listen(core: Arc<Core>, listener: Box<dyn Listener>) {
     let mut stop = core.stop.subscribe();
     loop {
         let accepted = tokio::select! {
+            biased;
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => return,
         };
@@ -63,6 +64,7 @@ async fn serve(core: Arc<Core>, connection: Box<dyn Connection>) {
         .auto_date_header(false)
         .serve_connection(TokioIo::new(connection), service);
     tokio::select! {
+        biased;
         served = serving => if let Err(error) = served {
             tracing::debug!(%error, "peer connection ended");
         },

@@ -49,6 +49,7 @@ pub(super) async fn run(core: Arc<Core>, sessions: Arc<Sessions>, mut queue: mps
         let first = match held.take() {
             Some(first) => first,
             None => tokio::select! {
+                biased;
                 next = queue.recv() => match next {
                     Some(next) => next,
                     None => return,
@@ -75,6 +76,7 @@ pub(super) async fn run(core: Arc<Core>, sessions: Arc<Sessions>, mut queue: mps
         count(&core.counters.entries_proposed);
         add(&core.counters.commands_proposed, commands.len());
         let settled = tokio::select! {
+            biased;
             settled = settle(&core, &sessions, Batch { session, number, commands }) => settled,
             _ = stop.wait_for(|stop| *stop) => return,
         };
@@ -125,6 +127,7 @@ async fn settle(core: &Arc<Core>, sessions: &Sessions, batch: Batch) -> Settled 
             count(&core.counters.repeats);
         }
         let tried = tokio::select! {
+            biased;
             tried = send::once(core, &entry) => tried,
             settled = shown(core, session, number) => return settled,
         };
@@ -137,6 +140,7 @@ async fn settle(core: &Arc<Core>, sessions: &Sessions, batch: Batch) -> Settled 
             Tried::Stopped(why) => return Settled::Stopped(why),
         }
         tokio::select! {
+            biased;
             () = pause.wait(core) => {}
             settled = shown(core, session, number) => return settled,
         }

@@ -59,6 +59,9 @@ impl Proposer {
         if size.saturating_add(FRAME_BYTES) > limit {
             return Err(ProposeError::TooLarge { size, limit });
         }
+        if self.core.fatal.get().is_some() {
+            return Err(self.stopped());
+        }
         let session = self.sessions.current()?;
         let (reply, outcome) = oneshot::channel();
         let fate = Arc::new(AtomicU8::new(WAITS));

@@ -47,6 +47,7 @@ pub(super) async fn once(core: &Arc<Core>, entry: &Arc<Entry>) -> Tried {
     let message = wire::message(&**entry);
     let asked = core.pool.ask(leader, Lane::Control, "/propose", message, FORWARD);
     let answer = tokio::select! {
+        biased;
         answer = asked => answer,
         () = core.leader_changes(Some(leader)) => {
             return Tried::Again("the leader has changed".to_owned());

@@ -105,6 +105,7 @@ impl Sessions {
                 self.ended(session, by);
             }
             tokio::select! {
+                biased;
                 changed = views.changed() => if changed.is_err() { return },
                 changed = sessions.changed() => if changed.is_err() { return },
                 _ = stop.wait_for(|stop| *stop) => return,

@@ -15,7 +15,7 @@ use crate::types::{Applied, Config, Entry, LogId, SnapshotMeta, StoredMembership
 use futures_util::{Stream, StreamExt};
 use headwater_env::Env;
 use headwater_metadata::{self as metadata, Command, Outcome, Placement, State};
-use openraft::entry::{RaftEntry, RaftPayload};
+use openraft::entry::RaftEntry;
 use openraft::storage::{EntryResponder, RaftStateMachine, Snapshot};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
 use parking_lot::Mutex;

@@ -72,6 +72,7 @@ impl Published {
             }
             seen = view.policies().map(|policy| policy.digest).collect();
             tokio::select! {
+                biased;
                 () = self.policies.notified() => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }

@@ -132,6 +132,7 @@ pub async fn start(world: &World, name: &str, setup: &Setup) -> Node {
 
 /// Founds a cluster of three; everybody votes.
 pub async fn three(world: &World, change: fn(&mut Options)) -> (Vec<Node>, Setup) {
+    logging();
     let founding = Setup { join: Vec::new(), change, ..Setup::default() };
     let first = start(world, "n1", &founding).await;
     let cluster = Some(first.metadata.status().cluster);
@@ -143,6 +144,12 @@ pub async fn three(world: &World, change: fn(&mut Options)) -> (Vec<Node>, Setup
     until(|| nodes.iter().all(|node| node.metadata.status().voters.len() == 3)).await;
     let everybody = ["n1:4637", "n2:4637", "n3:4637"].map(str::to_owned).to_vec();
     (nodes, Setup { join: everybody, ..joining })
+}
+
+/// Shows the log of a test that is run with `RUST_LOG` and `--nocapture`.
+pub fn logging() {
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).without_time().with_test_writer().try_init();
 }
 
 /// Waits until something holds, within a minute of the world's time.
