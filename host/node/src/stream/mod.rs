@@ -39,6 +39,7 @@ pub use recover::{RecoverError, Recovery};
 pub use settings::Options;
 
 use commit::Signal;
+use fresh::NextBarrier;
 use headwater_env::Env;
 use headwater_metadata::{NodeId, Position, Session, StreamId};
 use headwater_store::cache::BlockCache;
@@ -69,6 +70,7 @@ struct Inner {
     env: Env,
     options: Options,
     lease: Option<Arc<dyn Lease>>,
+    next_barrier: NextBarrier,
     registry: Arc<Registry>,
     openers: Openers,
     tails: Arc<TailBudget>,
@@ -96,8 +98,7 @@ pub struct Start {
     pub nonce: u128,
     /// The surroundings.
     pub env: Env,
-    /// Says whether this session is known to be alive; without one, freshness is proven through the
-    /// store each time.
+    /// Says whether this session is known to be alive; without one, freshness is asked for each time.
     pub lease: Option<Arc<dyn Lease>>,
     /// Settings.
     pub options: Options,
@@ -119,6 +120,7 @@ impl Streams {
             session,
             env,
             lease,
+            next_barrier: NextBarrier::default(),
             registry,
             openers: Openers::default(),
             tails: TailBudget::new(options.tail_bytes),

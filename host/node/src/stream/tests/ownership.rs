@@ -91,18 +91,24 @@ async fn a_sealed_owner_acknowledges_nothing() {
     assert_eq!(two.all(id).await, "ab");
 }
 
-/// The same, asked for its tail before it tries to append.
+/// The same, asked for its tail before it tries to append: by a fresh view, and cut off from the
+/// metadata log by the store.
 #[tokio::test(start_paused = true)]
 async fn a_sealed_owner_claims_no_tail() {
-    let cluster = Cluster::new();
-    let one = cluster.start(1, 100, options(), Crash::never());
-    let two = cluster.start(2, 100, options(), Crash::never());
-    let id = one.new_stream("/a", "").await;
-    one.put(id, "a").await;
-    cluster.evict(&two, one.session);
-    two.streams.recover(one.session).await.expect("recovered");
-    two.put(id, "b").await;
-    assert_eq!(one.streams.info(id).await.err(), Some(StreamError::Fenced));
+    for quorum in [true, false] {
+        let cluster = Cluster::new();
+        let one = cluster.start(1, 100, options(), Crash::never());
+        let two = cluster.start(2, 100, options(), Crash::never());
+        let id = one.new_stream("/a", "").await;
+        one.put(id, "a").await;
+        cluster.evict(&two, one.session);
+        two.streams.recover(one.session).await.expect("recovered");
+        two.put(id, "b").await;
+        one.log.quorum.store(quorum, std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(one.streams.info(id).await.err(), Some(StreamError::Fenced));
+        assert_eq!(one.streams.counters().proofs > 0, !quorum);
+        assert!(*one.streams.over().borrow());
+    }
 }
 
 #[tokio::test(start_paused = true)]
