@@ -3,6 +3,7 @@
 //! The answer must be a pure function of the arguments. Whatever it is, only placement depends on it.
 
 use crate::model::{Digest, NodeId, StreamId};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,6 +51,11 @@ pub trait Placement: Send + Sync {
     /// Asks the policy with this digest. May block until the policy is compiled; must never answer
     /// differently for reasons that other nodes do not share.
     fn place(&self, policy: Digest, subject: &Subject, candidates: &[Candidate]) -> Choice;
+
+    /// A component that `place` may be asked to run from now on, told while `PutPolicy` is applied. Only
+    /// so does it come in time when the log is replayed: the `Place` that needs it may follow in the
+    /// same batch, before anybody else can hear of it.
+    fn arrived(&self, _policy: Digest, _component: &Bytes) {}
 
     /// The answer named a node that is not a candidate; counted by the implementation.
     fn not_a_candidate(&self, policy: Digest, named: NodeId);

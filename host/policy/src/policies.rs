@@ -347,6 +347,10 @@ impl Placement for Policies {
         }
     }
 
+    fn arrived(&self, policy: Digest, component: &Bytes) {
+        self.arrive(policy, component.clone());
+    }
+
     fn not_a_candidate(&self, policy: Digest, named: NodeId) {
         let times = self.counters.placement_fell_back(Cause::NotACandidate);
         if worth_a_line(times) {

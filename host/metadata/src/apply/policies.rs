@@ -46,6 +46,7 @@ impl Apply<'_> {
             component: component.clone(),
         };
         self.state.policies.insert(digest, policy);
+        self.placement.arrived(digest, component);
         self.audit(PolicyChange::Put, digest);
         Ok(Done::Applied(Answer::Policy(digest)))
     }

@@ -173,7 +173,7 @@ fn start(args: &DevArgs, dir: &Path, nodes: &[DevNode], node: &DevNode) -> anyho
         command.env_remove(format!("HEADWATER_{name}"));
     }
     if std::env::var_os("HEADWATER_LOG").is_none() {
-        command.env("HEADWATER_LOG", "warn,openraft=error");
+        command.env("HEADWATER_LOG", "warn,openraft=off");
     }
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().with_context(|| format!("cannot start node {}", node.id))?;
