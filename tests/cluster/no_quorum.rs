@@ -60,7 +60,10 @@ fn open_streams_go_on_and_the_rest_is_refused_in_words() {
 
         cluster.start_all().await?;
         eventually("a create", || async {
-            client.put(here.url(never)).content_type("text/plain").follow().await?.expect(201)
+            // The refused create has no known outcome: it may have been made meanwhile.
+            let answer = client.put(here.url(never)).content_type("text/plain").follow().await?;
+            ensure!(matches!(answer.status.as_u16(), 200 | 201), "{}", answer.describe());
+            Ok(())
         })
         .await?;
         for (stream, bytes) in own.iter().zip(&expected) {

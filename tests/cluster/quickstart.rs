@@ -109,7 +109,7 @@ async fn all_ready(dev: &Dev) -> Result<()> {
     eventually("three nodes", || async {
         for node in 0..3 {
             let url = format!("http://127.0.0.1:{}/ready", dev.port + 100 + node);
-            client.get(url).send().await?.expect(200).with_context(|| dev.said())?;
+            client.get(url).send().await.and_then(|a| a.expect(200)).with_context(|| dev.said())?;
         }
         Ok(())
     })

@@ -110,7 +110,7 @@ impl Builder {
         let started = std::thread::scope(|scope| scope.spawn(|| run::runtime().block_on(start)).join());
         match started {
             Ok(Ok(cluster)) => cluster,
-            Ok(Err(error)) => panic!("the shared cluster does not start: {error:?}"),
+            Ok(Err(error)) => panic!("the shared cluster does not start: {error:#}"),
             Err(_) => panic!("the shared cluster does not start"),
         }
     }

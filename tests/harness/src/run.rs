@@ -25,7 +25,7 @@ pub fn run(test: impl Future<Output = anyhow::Result<()>>) {
         Ok(()) => verdict.passed = true,
         Err(error) => {
             drop(verdict);
-            panic!("{error:?}");
+            panic!("{error:#}");
         }
     }
 }

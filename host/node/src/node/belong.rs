@@ -11,7 +11,7 @@ use headwater_store::{Kind, Store, StoreError};
 use std::time::Duration;
 
 /// How long a node waits for the first node of its cluster to found it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why the node belongs nowhere.
@@ -105,6 +105,7 @@ async fn found(dir: &mut DataDir, store: &Store) -> Result<(), BelongError> {
 /// Waits until the first node of the cluster has founded it.
 async fn founded(env: &Env, store: &Store) -> Result<ClusterId, BelongError> {
     let started = env.clock.monotonic();
+    tracing::info!("the store holds no cluster yet: waits for the first node to found it");
     loop {
         if let Some(id) = store.cluster_id().await? {
             return Ok(ClusterId(id));

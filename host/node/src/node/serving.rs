@@ -26,6 +26,23 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const CACHE_BYTES: u64 = 128 << 20;
 const CACHE_BLOCK: u64 = 256 << 10;
 
+/// Two nodes with one address send clients in circles. Told, not refused: after a restart with other
+/// addresses the record of the other node may merely be old.
+fn warn_of_shared_address(parts: &Parts, session: Session) {
+    let view = parts.metadata.view();
+    let same = |node: &&headwater_metadata::Node| {
+        node.id != session.node && node.live.as_ref().is_some_and(|live| live.info.address == parts.address)
+    };
+    for other in view.nodes().filter(same) {
+        tracing::warn!(
+            "node {} advertises the same address {}: clients may be sent in circles. Give one of the two \
+             another --advertise",
+            other.id,
+            parts.address
+        );
+    }
+}
+
 /// Why a session does not go on.
 enum End {
     /// Somebody wants the node to stop.
@@ -80,6 +97,7 @@ pub async fn serve(
         parts.phase.send_replace(Phase::Serving(session));
         let peer = parts.metadata.listening();
         tracing::info!(%session, address = %parts.address, %peer, "serves");
+        warn_of_shared_address(parts, session);
         let mut tasks = JoinSet::new();
         tasks.spawn(control::run(parts.clone(), streams.clone(), session));
         let end = session_ends(parts, &streams, stop.as_mut()).await;

@@ -145,15 +145,17 @@ impl RaftStateMachine<Config> for Machine {
         let mut chunks = entries.ready_chunks(CHUNK);
         while let Some(chunk) = chunks.next().await {
             let mut answers = Vec::with_capacity(chunk.len());
-            let mut policies = false;
             for item in chunk {
                 let (entry, responder) = item?;
                 let (applied, puts) = self.apply_one(entry).await?;
-                policies |= puts;
+                if puts {
+                    // At once: a placement later in this very chunk may wait for the component.
+                    self.publish(true);
+                }
                 answers.extend(responder.map(|responder| (responder, applied)));
             }
             // First the view, then the answers: who has an answer sees what it speaks of.
-            self.publish(policies);
+            self.publish(false);
             for (responder, applied) in answers {
                 responder.send(applied);
             }
