@@ -84,6 +84,12 @@ pub enum StoreError {
         /// What it said.
         reason: String,
     },
+    /// The folder of a log exists: another process has this very session.
+    #[error("{folder} exists: it belongs to another process with the same epoch")]
+    Taken {
+        /// The folder.
+        folder: String,
+    },
     /// Another cluster lives in the store.
     #[error("the store belongs to cluster {found:032x}, not {wanted:032x}")]
     ForeignCluster {
@@ -308,9 +314,12 @@ impl Store {
             _ => Ok(None),
         };
         let made = tokio::task::spawn_blocking(make).await.map_err(io::Error::other).flatten();
-        let failed = |error: io::Error| StoreError::Failed {
-            what: format!("make {}", path.display()),
-            reason: error.to_string(),
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => StoreError::Taken { folder: path.display().to_string() },
+            _ => {
+                let what = format!("make {}", path.display());
+                StoreError::Failed { what, reason: error.to_string() }
+            }
         };
         let Some(folder) = made.map_err(failed)? else { return Ok(WalForm::Objects) };
         self.inner.prepared.lock().insert(session, Some((folder, path)));

@@ -145,7 +145,7 @@ async fn start_session(
     let applicant = parts.applicant();
     let mut fatal = parts.metadata.fatal();
     tokio::select! {
-        session = register(&parts.env, &parts.metadata, &applicant, epoch, continues) => Ok(Some(session?)),
+        session = register(&parts.env, &parts.metadata, &parts.store, &applicant, epoch, continues) => Ok(Some(session?)),
         () = stop => Ok(None),
         why = fatal.wait_for(Option::is_some) => Err(stopped(why.ok().and_then(|why| why.clone()))),
     }

@@ -5,8 +5,9 @@
 //! and nowhere else. `mod.rs` runs what a session serves.
 
 use headwater_env::Env;
-use headwater_metadata::{Epoch, NodeId, NodeInfo, Register, Rejection, Session};
+use headwater_metadata::{Epoch, NodeId, NodeInfo, Register, Rejection, Session, WalForm};
 use headwater_raft::{Metadata, RegisterError};
+use headwater_store::{Store, StoreError};
 use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(500);
@@ -63,14 +64,32 @@ pub struct Applicant {
 pub async fn register(
     env: &Env,
     metadata: &Metadata,
+    store: &Store,
     who: &Applicant,
     mut epoch: Epoch,
     continues: Option<Epoch>,
 ) -> Result<Session, SessionError> {
     let mut told = false;
+    let mut info = who.info.clone();
+    let mut prepared = None;
     loop {
         let session = Session { node: who.node, epoch };
-        let register = Register { session, nonce: who.nonce, continues, info: who.info.clone() };
+        if prepared != Some(session) {
+            // The log of append files needs its folder before anybody may look for it.
+            info.wal = match store.prepare_log(session, WalForm::Files).await {
+                Ok(form) => form,
+                Err(StoreError::Taken { .. }) => {
+                    epoch = Epoch(epoch.0 + 1);
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the write-ahead log will be objects");
+                    WalForm::Objects
+                }
+            };
+            prepared = Some(session);
+        }
+        let register = Register { session, nonce: who.nonce, continues, info: info.clone() };
         match metadata.register(register).await {
             Ok(()) => return Ok(session),
             Err(RegisterError::Rejected(Rejection::EpochTaken(taken))) => epoch = Epoch(taken.0 + 1),

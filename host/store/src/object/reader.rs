@@ -135,7 +135,9 @@ pub async fn read_checkpoint(store: &Store, checkpoint: &Checkpoint) -> Result<B
 }
 
 pub(crate) fn damaged(key: ObjectKey, reason: String) -> ReadError {
-    ReadError::Damaged { object: format::name(key), reason }
+    let object = format::name(key);
+    tracing::error!(object, reason, "a data object is damaged");
+    ReadError::Damaged { object, reason }
 }
 
 async fn get(store: &Store, key: ObjectKey, range: Option<Range<u64>>) -> Result<Bytes, ReadError> {
