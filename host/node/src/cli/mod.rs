@@ -11,6 +11,7 @@ mod exit;
 pub mod logging;
 mod policy;
 mod serve;
+mod stream;
 mod table;
 
 pub use exit::Exit;
@@ -34,6 +35,8 @@ enum Command {
     Dev(dev::DevArgs),
     /// Run a node.
     Serve(Box<crate::config::ServeArgs>),
+    #[command(flatten)]
+    Stream(stream::StreamCommand),
     #[command(flatten)]
     Cluster(cluster::ClusterCommand),
     /// Push, list, activate and roll back policies.
@@ -71,6 +74,7 @@ async fn run(command: Command) -> Exit {
     let done = match command {
         Command::Dev(args) => dev::run(args, env).await,
         Command::Serve(args) => serve::run(*args, env).await,
+        Command::Stream(command) => stream::run(command, env).await,
         Command::Cluster(command) => cluster::run(command, env).await,
         Command::Policy(args) => policy::run(args, env).await,
         Command::Bench(args) => bench::run(args, env).await,
