@@ -75,7 +75,10 @@ impl Workspace {
         for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
             let path = entry?.path();
             if path.is_dir() {
-                self.files(&path, into)?;
+                // What a policy is tried with is no part of it.
+                if !path.ends_with("scenarios") {
+                    self.files(&path, into)?;
+                }
             } else if path.extension().is_some_and(|e| ["rs", "toml", "wit"].iter().any(|known| e == *known))
             {
                 let name = path.strip_prefix(&self.root)?.to_string_lossy().replace('\\', "/");

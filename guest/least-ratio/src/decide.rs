@@ -1,24 +1,19 @@
-//! The rule, as a pure function. Compares by cross-multiplication in 128 bits: no division, no floats.
+//! The rule, as a pure function. The comparison itself is in the SDK, since other policies end with it too.
 
 use headwater_policy_sdk::{Candidate, NodeId};
-use std::cmp::Ordering;
 
 /// The candidate with the lowest `assigned / slots`; ties go to the lowest id. A node without slots takes
 /// nothing.
 pub fn least_ratio(candidates: &[Candidate]) -> Option<NodeId> {
-    candidates.iter().filter(|candidate| candidate.slots > 0).min_by(|a, b| by_ratio(a, b)).map(|c| c.id)
-}
-
-fn by_ratio(a: &Candidate, b: &Candidate) -> Ordering {
-    let left = u128::from(a.assigned) * u128::from(b.slots);
-    let right = u128::from(b.assigned) * u128::from(a.slots);
-    left.cmp(&right).then(a.id.cmp(&b.id))
+    headwater_policy_sdk::least_ratio(candidates)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headwater_policy_sdk::by_ratio;
     use proptest::prelude::*;
+    use std::cmp::Ordering;
 
     fn node(id: NodeId, slots: u32, assigned: u64) -> Candidate {
         Candidate { id, slots, assigned, labels: Vec::new() }

@@ -22,12 +22,18 @@
 //!
 //! export_policy!(Lowest);
 //! ```
+//!
+//! [`least_ratio`] and [`draw`] are what the shipped policies share: the least filled node, and lots that
+//! keep streams where they are when nodes come and go.
 
+mod choose;
+pub mod draw;
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub mod exports;
 mod types;
 
+pub use choose::{by_ratio, least_ratio};
 pub use types::*;
 
 /// What a policy decides. All three are pure functions of their arguments: no clock, no randomness, and

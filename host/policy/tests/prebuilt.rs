@@ -14,8 +14,12 @@ use headwater_policy_sdk as sdk;
 use headwater_policy_sdk::Policy;
 use highest_id::HighestId;
 use least_ratio::LeastRatio;
+use rendezvous::Rendezvous;
+use reserved::Reserved;
 use std::collections::BTreeMap;
 use std::io::Write;
+use tenant_shuffle::TenantShuffle;
+use zone_affinity::ZoneAffinity;
 
 const INPUTS: u64 = 10_000;
 
@@ -54,30 +58,58 @@ fn case(numbers: &mut Numbers) -> (Subject, Vec<Candidate>) {
         id: NodeId(id),
         slots: 1 + (numbers.count() as u32 % u32::MAX),
         assigned: numbers.count(),
-        labels: BTreeMap::new(),
+        labels: labels(numbers),
     });
     let candidates = candidates.collect();
+    let top = [format!("{:x}", numbers.next()), "billing".to_owned(), "billing/eu".to_owned(), String::new()];
+    let top = &top[numbers.below(4) as usize];
     let subject = Subject {
         id: StreamId(numbers.next()),
-        name: format!("/{:x}/ü/{}", numbers.next(), "n".repeat(numbers.below(40) as usize)).into(),
+        name: format!("/{top}/ü/{}", "n".repeat(numbers.below(40) as usize)).into(),
         content_type: "text/plain".into(),
         proposer: NodeId(numbers.count()),
-        proposer_labels: BTreeMap::new(),
+        proposer_labels: labels(numbers),
     };
     (subject, candidates)
+}
+
+/// What the shipped policies look at, and what they do not; every label may be missing.
+fn labels(numbers: &mut Numbers) -> BTreeMap<String, String> {
+    const VALUES: [(&str, [&str; 4]); 4] = [
+        ("rack", ["1", "2", "3", ""]),
+        ("reserved", ["/billing", "/billing/eu, /audit", "", "other"]),
+        ("zone", ["a", "b", "c", ""]),
+        ("zone-fallback", ["b", "c,a", " d , a", ","]),
+    ];
+    let mut labels = BTreeMap::new();
+    for (key, values) in VALUES {
+        if numbers.below(2) == 0 {
+            labels.insert(key.to_owned(), values[numbers.below(4) as usize].to_owned());
+        }
+    }
+    labels
+}
+
+fn sdk_labels(labels: &BTreeMap<String, String>) -> Vec<sdk::Label> {
+    labels.iter().map(|(key, value)| sdk::Label { key: key.clone(), value: value.clone() }).collect()
 }
 
 fn native_place<P: Policy>(subject: &Subject, candidates: &[Candidate]) -> Choice {
     let candidates: Vec<_> = candidates
         .iter()
-        .map(|c| sdk::Candidate { id: c.id.0, slots: c.slots, assigned: c.assigned, labels: Vec::new() })
+        .map(|c| sdk::Candidate {
+            id: c.id.0,
+            slots: c.slots,
+            assigned: c.assigned,
+            labels: sdk_labels(&c.labels),
+        })
         .collect();
     let subject = sdk::Subject {
         id: subject.id.0,
         name: subject.name.to_string(),
         content_type: subject.content_type.to_string(),
         proposer: subject.proposer.0,
-        proposer_labels: Vec::new(),
+        proposer_labels: sdk_labels(&subject.proposer_labels),
     };
     P::place(&subject, &candidates).map_or(Choice::None, |node| Choice::Node(NodeId(node)))
 }
@@ -137,6 +169,10 @@ fn decides_as_native(name: &str, component: &[u8]) {
     match name {
         "least-ratio" => decide_alike::<LeastRatio>(component),
         "highest-id" => decide_alike::<HighestId>(component),
+        "rendezvous" => decide_alike::<Rendezvous>(component),
+        "reserved" => decide_alike::<Reserved>(component),
+        "tenant-shuffle" => decide_alike::<TenantShuffle>(component),
+        "zone-affinity" => decide_alike::<ZoneAffinity>(component),
         other => panic!("the policy {other} is not compared with its native side"),
     }
 }
