@@ -26,6 +26,8 @@ pub(crate) enum Read {
     No(String),
 }
 
+/// So many wait for a question at most.
+const QUEUE: usize = 65_536;
 /// One question is given up after this and asked anew.
 const QUESTION: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(30);
@@ -34,13 +36,13 @@ const PAUSE: Duration = Duration::from_millis(30);
 #[derive(Clone)]
 pub(crate) struct Barrier {
     core: Arc<Core>,
-    queue: mpsc::UnboundedSender<oneshot::Sender<()>>,
+    queue: mpsc::Sender<oneshot::Sender<()>>,
     trouble: Arc<Mutex<String>>,
 }
 
 impl Barrier {
     pub(crate) fn start(core: Arc<Core>) -> Barrier {
-        let (queue, waiting) = mpsc::unbounded_channel();
+        let (queue, waiting) = mpsc::channel(QUEUE);
         let trouble = Arc::new(Mutex::new("no answer from a leader".to_owned()));
         tokio::spawn(run(core.clone(), waiting, trouble.clone()));
         Barrier { core, queue, trouble }
@@ -50,8 +52,11 @@ impl Barrier {
     pub(crate) async fn wait(&self) -> Result<(), Unavailable> {
         count(&self.core.counters.barriers);
         let (done, passed) = oneshot::channel();
-        if self.queue.send(done).is_err() {
-            return Err(Unavailable("the raft member has stopped".to_owned()));
+        if let Err(error) = self.queue.try_send(done) {
+            return Err(Unavailable(match error {
+                mpsc::error::TrySendError::Full(_) => "too many questions wait".to_owned(),
+                mpsc::error::TrySendError::Closed(_) => "the raft member has stopped".to_owned(),
+            }));
         }
         match self.core.env.timeout(self.core.options.read_deadline, passed).await {
             Some(Ok(())) => Ok(()),
@@ -61,11 +66,7 @@ impl Barrier {
     }
 }
 
-async fn run(
-    core: Arc<Core>,
-    mut queue: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
-    trouble: Arc<Mutex<String>>,
-) {
+async fn run(core: Arc<Core>, mut queue: mpsc::Receiver<oneshot::Sender<()>>, trouble: Arc<Mutex<String>>) {
     let mut waiting: Vec<oneshot::Sender<()>> = Vec::new();
     let mut stop = core.stop.subscribe();
     loop {

@@ -40,6 +40,8 @@ pub(crate) enum Change {
     Demote(u64),
 }
 
+/// So long a leader waits for its successor.
+const HAND_OVER: Duration = Duration::from_secs(1);
 /// A learner that lags by more than this does not vote yet.
 const LAG: u64 = 128;
 
@@ -159,6 +161,27 @@ async fn act(core: &Core, change: Change) {
         Ok(_) => count(&core.counters.membership_changes),
         Err(error) => tracing::warn!(%error, "the membership was not changed"),
     }
+}
+
+/// Gives the leadership to the voter with the longest log, and waits a moment for it to take it. True
+/// when this member does not lead (any more).
+pub(crate) async fn hand_over(core: &Core) -> bool {
+    let me = core.me.member;
+    if !core.is_leader() {
+        return true;
+    }
+    let members = look(core, Duration::ZERO);
+    let metrics = core.metrics();
+    let log = |id: &u64| metrics.replication.as_ref().and_then(|all| all.get(id)).copied().flatten();
+    let able = members.iter().filter(|(id, known)| **id != me && known.votes && known.caught_up);
+    let Some(next) = able.map(|(id, _)| *id).max_by_key(|id| log(id)) else {
+        return false;
+    };
+    if let Err(error) = core.raft.trigger().transfer_leader(next).await {
+        tracing::warn!(%error, "the leadership was not handed over");
+        return false;
+    }
+    core.env.timeout(HAND_OVER, core.leader_changes(Some(me))).await.is_some()
 }
 
 /// Members by id, for people.

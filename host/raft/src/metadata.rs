@@ -281,9 +281,18 @@ impl Metadata {
         self.core.pool.forward(node, request).await
     }
 
-    /// Stops the member and its listener, and waits until the log is closed and the lock of the data
+    /// Gives up the leadership, if this member leads and another voter has caught up. True when it does
+    /// not lead (any more).
+    pub async fn hand_over(&self) -> bool {
+        membership::hand_over(&self.core).await
+    }
+
+    /// Hands over, stops the member and its listener, and waits until the log is closed and the lock of the data
     /// directory is free.
     pub async fn shutdown(&self) {
+        if self.core.fatal.get().is_none() {
+            self.hand_over().await;
+        }
         self.core.stop.send_replace(true);
         if let Err(error) = self.core.raft.shutdown().await {
             tracing::warn!(%error, "raft did not stop in order");

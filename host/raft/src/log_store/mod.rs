@@ -31,14 +31,16 @@ use writer::Write;
 /// Recent entries kept in memory for replication and apply: so many, and so many bytes.
 const RECENT_ENTRIES: usize = 1_024;
 const RECENT_BYTES: usize = 32 << 20;
+/// So many writes wait at most.
+const QUEUE: usize = 1_024;
 /// Bytes of entries that one read of the log for a peer may give.
-const READ_BYTES: usize = 4 << 20;
+const READ_BYTES: usize = 1 << 20;
 
 /// The log. Also its reader.
 #[derive(Clone)]
 pub(crate) struct LogStore {
     shared: Arc<Shared>,
-    queue: mpsc::UnboundedSender<Write>,
+    queue: mpsc::Sender<Write>,
 }
 
 struct Shared {
@@ -130,7 +132,7 @@ impl LogStore {
             counters,
             fatal,
         });
-        let (queue, receiver) = mpsc::unbounded_channel();
+        let (queue, receiver) = mpsc::channel(QUEUE);
         tokio::spawn(writer::run(shared.clone(), receiver));
         Ok(LogStore { shared, queue })
     }
@@ -149,15 +151,16 @@ impl LogStore {
     /// Writes what waits and closes the file.
     pub(crate) async fn close(&self) {
         let (done, closed) = oneshot::channel();
-        if self.send(Write::Close { done }).is_ok() {
+        if self.send(Write::Close { done }).await.is_ok() {
             let _ = closed.await;
         }
         let shared = self.shared.clone();
         self.shared.env.blocking(move || drop(shared.db.lock().take())).await;
     }
 
-    fn send(&self, write: Write) -> io::Result<()> {
-        self.queue.send(write).map_err(|_| io::Error::other("the log's writer is gone"))
+    /// Waits for room: raft slows down when the disk does.
+    async fn send(&self, write: Write) -> io::Result<()> {
+        self.queue.send(write).await.map_err(|_| io::Error::other("the log's writer is gone"))
     }
 
     async fn read(&self, range: std::ops::Range<u64>, limit: usize) -> io::Result<Vec<Kept>> {
@@ -257,7 +260,7 @@ impl RaftLogStorage<Config> for LogStore {
 
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
         let (done, written) = oneshot::channel();
-        self.send(Write::Vote { vote: *vote, done })?;
+        self.send(Write::Vote { vote: *vote, done }).await?;
         written.await.map_err(|_| io::Error::other("the log's writer is gone"))??;
         self.shared.memory.lock().vote = Some(*vote);
         Ok(())
@@ -288,7 +291,7 @@ impl RaftLogStorage<Config> for LogStore {
                 rows.push((id.index, row));
             }
         }
-        self.send(Write::Append { rows, flushed })
+        self.send(Write::Append { rows, flushed }).await
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
@@ -300,7 +303,7 @@ impl RaftLogStorage<Config> for LogStore {
             memory.flushed = memory.flushed.min(from.saturating_sub(1));
         }
         let (done, written) = oneshot::channel();
-        self.send(Write::Truncate { from, done })?;
+        self.send(Write::Truncate { from, done }).await?;
         written.await.map_err(|_| io::Error::other("the log's writer is gone"))?
     }
 
@@ -314,6 +317,6 @@ impl RaftLogStorage<Config> for LogStore {
             }
         }
         count(&self.shared.counters.log_purges);
-        self.send(Write::Purge { upto })
+        self.send(Write::Purge { upto }).await
     }
 }

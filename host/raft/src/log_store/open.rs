@@ -99,9 +99,9 @@ fn verify(db: Database, member: u64, keep: usize) -> Result<Opened, String> {
     let committed = row(&meta, COMMITTED)?;
     let log = transaction.open_table(LOG).map_err(|e| text(&e))?;
     let mut last = purged;
-    let mut next = purged.map_or(0, |id| id.index + 1);
+    let first = purged.map_or(0, |id| id.index + 1);
     let mut tail = std::collections::VecDeque::new();
-    for entry in log.iter().map_err(|e| text(&e))? {
+    for (entry, next) in log.iter().map_err(|e| text(&e))?.zip(first..) {
         let (key, value) = entry.map_err(|e| text(&e))?;
         let index = key.value();
         if index != next {
@@ -109,7 +109,6 @@ fn verify(db: Database, member: u64, keep: usize) -> Result<Opened, String> {
         }
         let entry = decode(index, value.value())?;
         last = Some(entry.log_id());
-        next += 1;
         tail.push_back((entry, value.value().len()));
         if tail.len() > keep {
             tail.pop_front();

@@ -40,7 +40,7 @@ pub(super) enum Write {
 /// So many bytes go into one transaction at most.
 const BATCH_BYTES: usize = 8 << 20;
 
-pub(super) async fn run(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Write>) {
+pub(super) async fn run(shared: Arc<Shared>, mut queue: mpsc::Receiver<Write>) {
     let mut dead: Option<String> = None;
     while let Some(first) = queue.recv().await {
         let mut batch = vec![first];

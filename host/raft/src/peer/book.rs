@@ -70,11 +70,18 @@ impl Book {
         changed
     }
 
-    /// Forgets members that are in neither the membership nor in use.
-    pub(crate) async fn retain(&self, keep: impl Fn(u64) -> bool) {
-        let before = self.peers.lock().len();
-        self.peers.lock().retain(|member, _| keep(*member));
-        if self.peers.lock().len() != before {
+    /// Forgets members that are no longer in the membership while a later one of their node is.
+    pub(crate) async fn forget_succeeded(&self, has_member: impl Fn(u64) -> bool) {
+        let gone: Vec<u64> = {
+            let peers = self.peers.lock();
+            let succeeded = |old: &Peer| {
+                let mut later = peers.values().filter(|new| new.node == old.node && new.epoch > old.epoch);
+                !has_member(old.member) && later.any(|new| has_member(new.member))
+            };
+            peers.values().filter(|old| succeeded(old)).map(|old| old.member).collect()
+        };
+        if !gone.is_empty() {
+            self.peers.lock().retain(|member, _| !gone.contains(member));
             self.save().await;
         }
     }

@@ -122,6 +122,7 @@ pub(crate) async fn keep_saying(core: Arc<Core>) {
             tracing::warn!(%why, "a peer refuses this node");
         }
         told.extend(round.reached);
+        core.book.forget_succeeded(|member| core.has_member(member)).await;
         let settled = !round.missed && !lost && core.has_member(core.me.member);
         pause = if settled { Duration::from_secs(5) } else { (pause * 2).min(Duration::from_secs(3)) };
         let mut stop = core.stop.subscribe();

@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Entries must reach the peer's disk before it answers, and a slow disk is no reason to repeat them.
 const APPEND: Duration = Duration::from_secs(4);
+/// Large messages have more time: a second for so many bytes.
+const SLOWEST: u32 = 256 << 10;
 const PART_BYTES: usize = 1 << 20;
 const PART: Duration = Duration::from_secs(10);
 /// The last part is answered when the snapshot is installed.
@@ -72,6 +74,8 @@ impl Link {
         limit: Duration,
     ) -> Result<A, RPCError<Config>> {
         let message = wire::message(request);
+        let size = u32::try_from(message.len()).unwrap_or(u32::MAX);
+        let limit = limit + Duration::from_secs(1) * (size / SLOWEST);
         let answer = self.pool.ask(self.target, lane, path, message, limit).await;
         let answer = answer.map_err(|error| rpc_error(&error))?;
         let answer: Result<A, String> = wire::read_message(&answer)

@@ -140,6 +140,7 @@ async fn a_lost_disk_comes_back_as_a_new_member_and_the_old_one_goes() {
     })
     .await;
     assert_eq!(nodes[0].metadata.status().voters.len(), 3);
+    until(|| nodes.iter().all(|node| node.metadata.peers().iter().all(|p| p.member != old.member))).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 /// Leaves every choice to the built-in rule.
-struct Rule;
+pub struct Rule;
 
 impl Placement for Rule {
     fn place(&self, _: Digest, _: &Subject, _: &[Candidate]) -> Choice {
@@ -65,11 +65,18 @@ pub struct Setup {
     pub join: Vec<String>,
     pub change: fn(&mut Options),
     pub port: u16,
+    pub placement: fn() -> Arc<dyn Placement>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { cluster: None, join: vec!["n1:4637".to_owned()], change: |_| {}, port: 4637 }
+        Setup {
+            cluster: None,
+            join: vec!["n1:4637".to_owned()],
+            change: |_| {},
+            port: 4637,
+            placement: || Arc::new(Rule),
+        }
     }
 }
 
@@ -110,7 +117,7 @@ pub async fn start_bare(
     (setup.change)(&mut options);
     let hooks = Arc::new(Noting::default());
     let epoch = env.now_ms();
-    let metadata = Metadata::start(dir, options, epoch, env, Arc::new(Rule), hooks.clone()).await?;
+    let metadata = Metadata::start(dir, options, epoch, env, (setup.placement)(), hooks.clone()).await?;
     Ok((metadata, hooks, epoch))
 }
 
