@@ -1,0 +1,141 @@
+//! Three nodes: who serves, who redirects, and what a killed and restarted node still has.
+
+use crate::harness::{Cluster, until};
+use headwater_metadata::{Command, Digest, Outcome};
+use headwater_node::cli::Exit;
+use http::{Method, StatusCode};
+
+#[tokio::test(start_paused = true)]
+async fn one_node_serves_and_the_others_redirect() {
+    let cluster = Cluster::three(1).await;
+    let path = "/a%20b?x=1";
+    cluster.create(1, path).await;
+    cluster.append(2, path, "one,").await;
+    cluster.append(3, path, "two").await;
+    let mut here = 0;
+    for node in 1..=3 {
+        assert_eq!(cluster.read(node, "/a%20b").await, "one,two");
+        match cluster.ask(node, Method::HEAD, "/a%20b", "").await.status {
+            StatusCode::OK => here += 1,
+            status => assert_eq!(status, StatusCode::TEMPORARY_REDIRECT),
+        }
+    }
+    assert_eq!(here, 1, "exactly one node serves it");
+    let served: Vec<u64> = (1..=3).map(|node| cluster.parts(node).frontend.counters().redirects).collect();
+    assert!(served.iter().sum::<u64>() > 0, "redirects are counted: {served:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_owner_comes_back_with_everything_that_was_acknowledged() {
+    let mut cluster = Cluster::three(2).await;
+    for i in 0..6 {
+        let path = format!("/s{i}");
+        cluster.create(1, &path).await;
+        cluster.append(1 + i % 3, &path, "before ").await;
+    }
+    let owner = cluster.owner(1, "/s0").unwrap();
+    cluster.kill(owner);
+    cluster.start(owner).await;
+    for i in 0..6 {
+        let path = format!("/s{i}");
+        cluster.append(1 + (i + 1) % 3, &path, "after").await;
+        for node in 1..=3 {
+            assert_eq!(cluster.read(node, &path).await, "before after", "{path} through node {node}");
+        }
+    }
+    let streams = cluster.parts(owner).streams.load_full().unwrap();
+    assert!(streams.counters().recoveries >= 1, "the earlier session was recovered");
+    assert!(streams.counters().recovered_bytes > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_nodes_killed_at_once_come_back() {
+    let mut cluster = Cluster::three(3).await;
+    cluster.create(1, "/a").await;
+    cluster.append(2, "/a", "kept").await;
+    for node in 1..=3 {
+        cluster.kill(node);
+    }
+    for node in 1..=3 {
+        let config = cluster.config(node);
+        cluster.try_start(config).await.unwrap();
+    }
+    for node in 1..=3 {
+        cluster.serves(node).await;
+        assert_eq!(cluster.read(node, "/a").await, "kept");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_stops_in_order_leaves_its_streams_to_the_others() {
+    let mut cluster = Cluster::three(4).await;
+    cluster.create(1, "/a").await;
+    cluster.append(1, "/a", "x").await;
+    let owner = cluster.owner(1, "/a").unwrap();
+    assert_eq!(cluster.stop(owner).await, Exit::Done);
+    let other = 1 + owner % 3;
+    let answer = cluster.ask(other, Method::POST, "/a", "y").await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT, "no redirect to the stopped node: {answer:?}");
+    assert_eq!(cluster.read(other, "/a").await, "xy");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_node_registers_anew_and_serves_again() {
+    let cluster = Cluster::three(5).await;
+    cluster.create(1, "/a").await;
+    cluster.append(1, "/a", "x").await;
+    let owner = cluster.owner(1, "/a").unwrap();
+    let old = cluster.parts(1).metadata.view().session_of(headwater_metadata::NodeId(owner)).unwrap();
+    let other = 1 + owner % 3;
+    let evicted = cluster.parts(other).metadata.propose(Command::Evict { session: old }).await;
+    assert!(matches!(evicted, Ok(Outcome::Applied(_))), "{evicted:?}");
+    let view = || cluster.parts(other).metadata.view();
+    until(|| view().session_of(old.node).is_some_and(|session| session.epoch > old.epoch)).await;
+    until(|| view().retired(old).is_some_and(|ended| ended.recovered)).await;
+    cluster.append(other, "/a", "y").await;
+    for node in 1..=3 {
+        assert_eq!(cluster.read(node, "/a").await, "xy");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_decides_and_survives_a_restart_of_all_nodes() {
+    let mut cluster = Cluster::three(6).await;
+    let component = include_bytes!("../../../../guest/prebuilt/highest-id.wasm");
+    let highest = headwater_policy::digest_of(component);
+    let put = Command::PutPolicy {
+        name: "highest-id".into(),
+        version: "0.1.0".into(),
+        needs_labels: false,
+        component: component.as_slice().into(),
+    };
+    for command in [put, Command::ActivatePolicy { policy: highest }] {
+        let outcome = cluster.parts(2).metadata.propose(command).await;
+        assert!(matches!(outcome, Ok(Outcome::Applied(_))), "{outcome:?}");
+    }
+    for i in 0..4 {
+        let path = format!("/s{i}");
+        cluster.create(1, &path).await;
+        cluster.append(1, &path, "x").await;
+        assert_eq!(cluster.owner(1, &path), Some(3), "the highest id takes everything");
+    }
+    for node in 1..=3 {
+        cluster.kill(node);
+    }
+    for node in 1..=3 {
+        let config = cluster.config(node);
+        cluster.try_start(config).await.unwrap();
+    }
+    for node in 1..=3 {
+        cluster.serves(node).await;
+        let policies = &cluster.parts(node).policies;
+        until(|| policies.active() == Some(highest)).await;
+    }
+    until(|| {
+        let digests: Vec<_> = (1..=3).map(|node| cluster.parts(node).metadata.view().digests()).collect();
+        digests.iter().all(|digest| *digest == digests[0])
+    })
+    .await;
+    assert_eq!(cluster.parts(1).metadata.view().active_policy().policy, highest);
+    assert_ne!(highest, Digest::BUILTIN);
+}

@@ -1,0 +1,6 @@
+//! Composed nodes in one process: three of them on a clock, a network and disks that the test owns, over
+//! one store in memory. Everything is real but the surroundings.
+
+mod cluster;
+mod harness;
+mod starting;
