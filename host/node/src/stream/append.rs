@@ -144,12 +144,14 @@ impl Inner {
         refusal: StreamError,
         until: Duration,
     ) -> Result<StreamError, StreamError> {
-        let by_state = match &refusal {
-            StreamError::Closed { .. } => true,
-            StreamError::ProducerFenced { .. } | StreamError::ProducerGap { .. } => true,
-            StreamError::ProducerStart | StreamError::SeqConflict { .. } => true,
-            _ => false,
-        };
+        let by_state = matches!(
+            &refusal,
+            StreamError::Closed { .. }
+                | StreamError::ProducerFenced { .. }
+                | StreamError::ProducerGap { .. }
+                | StreamError::ProducerStart
+                | StreamError::SeqConflict { .. }
+        );
         if by_state {
             let closed = matches!(refusal, StreamError::Closed { .. });
             self.durable(stream, stream.assigned(), closed, until).await?;

@@ -36,7 +36,7 @@ impl Inner {
             let ready = watch.wait_for(|p| {
                 p.durable != from || p.eof || !matches!(p.phase, Phase::Serving | Phase::Flushing)
             });
-            self.env.timeout(self.left(end), ready).await.map(drop);
+            drop(self.env.timeout(self.left(end), ready).await);
             stream.touch(self.env.clock.wall_ms());
             drop(live);
             let phase = stream.published().phase;

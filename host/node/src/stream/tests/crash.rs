@@ -33,7 +33,7 @@ async fn work(p: &Process, client: &Mutex<Client>) {
     let closer = async {
         let a = client.lock().ids.get("/a").copied();
         for pause in [15, 40] {
-            tokio::time::sleep(Duration::from_millis(pause)).await;
+            super::pause(Duration::from_millis(pause)).await;
             if let Some(a) = a {
                 let _ = p.streams.close(a).await;
             }
@@ -55,7 +55,7 @@ async fn write(p: &Process, client: &Mutex<Client>, writer: u64, name: &'static 
         if let Ok(appended) = p.streams.append(id, Append { producer, ..text(&word) }).await {
             client.lock().acknowledged.insert(word, appended.tail);
         }
-        tokio::time::sleep(Duration::from_millis(1 + (round + writer) % 4)).await;
+        super::pause(Duration::from_millis(1 + (round + writer) % 4)).await;
     }
 }
 

@@ -243,7 +243,7 @@ impl Crash {
     async fn run<T>(&self, request: impl Future<Output = T>) -> T {
         // Requests take different times, so that they overtake each other.
         let nth = self.left.load(Ordering::SeqCst).unsigned_abs();
-        tokio::time::sleep(Duration::from_millis(nth.wrapping_mul(0x9e37_79b9) >> 16 & 3)).await;
+        super::pause(Duration::from_millis(nth.wrapping_mul(0x9e37_79b9) >> 16 & 3)).await;
         match self.left.fetch_sub(1, Ordering::SeqCst) {
             left if left > 0 => return request.await,
             0 if self.done => drop(request.await),

@@ -60,7 +60,7 @@ async fn commits_move_bytes_into_objects_and_cut_the_log() {
         p.put(a, &format!("a{i}")).await;
         p.put(b, &format!("b{i}")).await;
     }
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    super::pause(Duration::from_secs(2)).await;
     let view = cluster.view();
     assert_eq!(view.stream(a).expect("a").end, Position(20));
     assert_eq!(view.stream(b).expect("b").end, Position(20));
@@ -79,7 +79,7 @@ async fn idle_streams_are_closed_and_revived() {
     let producer = |seq| Append { producer: Some(Producer { id: "p".into(), epoch: 0, seq }), ..text("x") };
     assert!(!p.streams.append(id, producer(0)).await.expect("new").duplicate);
     p.streams.append(id, Append { seq: Some("5".into()), ..text("y") }).await.expect("seq");
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    super::pause(Duration::from_secs(5)).await;
     assert_eq!(ownership(&cluster, id), Ownership::Closed(NodeId(1)));
     assert_eq!((p.streams.open_count(), p.streams.counters().idle_closes), (0, 1));
     assert_eq!(p.all(id).await, "xy", "read without opening");
@@ -101,7 +101,7 @@ async fn a_live_reader_keeps_a_stream_open_and_is_woken() {
         let p = p.clone();
         async move { p.streams.follow(id, Position(0), ReadLimits::default(), Duration::from_secs(60)).await }
     });
-    tokio::time::sleep(Duration::from_secs(20)).await;
+    super::pause(Duration::from_secs(20)).await;
     assert_eq!(p.streams.open_count(), 1);
     p.put(id, "now").await;
     let read = reader.await.expect("no panic").expect("data");
@@ -131,7 +131,7 @@ async fn the_last_bytes_come_before_the_end() {
             }
         }
     });
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    super::pause(Duration::from_secs(1)).await;
     p.put(id, "first").await;
     let last = p.streams.append(id, Append { eof: true, ..text("last") }).await.expect("closed");
     assert!(last.eof);
@@ -198,7 +198,7 @@ async fn deleted_streams_are_gone_and_their_names_are_free() {
             streams.follow(open, Position(5), ReadLimits::default(), Duration::from_secs(60)).await.err()
         }
     });
-    tokio::time::sleep(Duration::from_millis(10)).await;
+    super::pause(Duration::from_millis(10)).await;
     for id in [open, closed] {
         p.streams.delete(id).await.expect("deleted");
         assert_eq!(p.streams.append(id, text("x")).await, Err(StreamError::NotFound));
@@ -217,19 +217,19 @@ async fn streams_end_by_themselves() {
     let Ok(Created::New(info)) = p.streams.create(ttl.clone()).await else { panic!() };
     let id = info.id;
     for _ in 0..5 {
-        tokio::time::sleep(Duration::from_secs(8)).await;
+        super::pause(Duration::from_secs(8)).await;
         assert_eq!(p.all(id).await, "x", "each read renews it");
     }
-    tokio::time::sleep(Duration::from_secs(8)).await;
+    super::pause(Duration::from_secs(8)).await;
     p.streams.info(id).await.expect("alive, not renewed");
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    super::pause(Duration::from_secs(3)).await;
     assert_eq!(p.streams.info(id).await, Err(StreamError::NotFound));
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    super::pause(Duration::from_secs(1)).await;
     assert!(cluster.view().stream(id).is_none(), "and is deleted");
     let Ok(Created::New(info)) = p.streams.create(ttl.clone()).await else { panic!() };
     let again = info.id;
     p.streams.close(again).await.expect("closed");
-    tokio::time::sleep(Duration::from_secs(11)).await;
+    super::pause(Duration::from_secs(11)).await;
     let other = Create { content_type: "text/html".into(), ..create("/ttl", "") };
     assert!(matches!(p.streams.create(other).await, Ok(Created::New(_))), "an expired name is free");
     assert!(p.streams.counters().expirations >= 2);
@@ -243,9 +243,9 @@ async fn a_live_reader_keeps_a_ttl_from_running_out() {
     let wait = Duration::from_secs(60);
     let read = p.streams.follow(info.id, Position(1), ReadLimits::default(), wait).await.expect("alive");
     assert!(read.is_empty());
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    super::pause(Duration::from_secs(2)).await;
     p.streams.info(info.id).await.expect("alive");
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    super::pause(Duration::from_secs(2)).await;
     assert_eq!(p.streams.info(info.id).await, Err(StreamError::NotFound));
 }
 
@@ -260,9 +260,9 @@ async fn small_runs_are_joined() {
         let word = format!("<{i}>");
         p.put(id, &word).await;
         expected.push_str(&word);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        super::pause(Duration::from_millis(50)).await;
     }
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    super::pause(Duration::from_secs(3)).await;
     assert!(p.streams.counters().commits > 50);
     assert!(p.streams.counters().compactions >= 2);
     let view = cluster.view();

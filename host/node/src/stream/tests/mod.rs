@@ -6,3 +6,9 @@ mod fake;
 mod life;
 mod ownership;
 mod real;
+
+/// Lets the paused clock run on.
+#[allow(clippy::disallowed_methods, reason = "tests own this clock")]
+async fn pause(time: std::time::Duration) {
+    tokio::time::sleep(time).await;
+}

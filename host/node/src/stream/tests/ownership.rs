@@ -37,7 +37,7 @@ async fn a_pending_transfer_goes_to_the_target() {
         let streams = two.streams.clone();
         async move { streams.append(id, text("y")).await }
     });
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    super::pause(Duration::from_secs(1)).await;
     one.streams.close(id).await.expect("closes");
     assert_eq!(waiting.await.expect("no panic").expect("taken").tail, Position(2));
     assert_eq!(one.streams.append(id, text("z")).await.err(), Some(StreamError::Moved(NodeId(2))));
@@ -65,7 +65,7 @@ async fn a_request_waits_for_the_recovery_of_the_last_owner_and_gives_up_in_time
         let streams = two.streams.clone();
         async move { streams.append(id, text("!")).await }
     });
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    super::pause(Duration::from_secs(1)).await;
     let recovery = two.streams.recover(one.session).await.expect("recovered");
     assert_eq!((recovery.streams, recovery.bytes, recovery.damaged), (1, 12, 0));
     assert_eq!(waiting.await.expect("no panic").expect("taken").tail, Position(13));
@@ -121,7 +121,7 @@ async fn a_session_that_hears_of_its_end_lets_nobody_wait() {
         let streams = one.streams.clone();
         async move { streams.follow(id, Position(1), ReadLimits::default(), Duration::from_secs(600)).await.err() }
     });
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    super::pause(Duration::from_secs(1)).await;
     one.log.hear(RetiredBy::Evicted);
     assert_eq!(reader.await.expect("no panic"), Some(StreamError::Fenced));
     assert_eq!(one.streams.append(id, text("b")).await, Err(StreamError::Fenced));

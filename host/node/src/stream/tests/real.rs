@@ -125,11 +125,11 @@ async fn power_cuts_lose_nothing_that_was_acknowledged() {
                         break;
                     }
                     acknowledged.lock().push((id, word));
-                    tokio::time::sleep(Duration::from_millis(3)).await;
+                    super::pause(Duration::from_millis(3)).await;
                 }
             });
         }
-        tokio::time::sleep(Duration::from_millis(100 + round * 137)).await;
+        super::pause(Duration::from_millis(100 + round * 137)).await;
         world.crash("n1");
         writers.shutdown().await;
         node = start(&world, &objects).await;
