@@ -54,7 +54,7 @@ pub fn replay<'a>(store: &'a Store, log: &SealedLog) -> BoxStream<'a, Replayed> 
             .buffered(AHEAD)
             .boxed(),
         WalForm::Files => {
-            stream::once(folder::read(store, session, from, end)).flat_map(stream::iter).boxed()
+            folder::read(store, session, from, end)
         }
     };
     // Each object waits for its successor, which may have to say what it held.

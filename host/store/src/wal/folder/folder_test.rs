@@ -17,6 +17,9 @@ use tempfile::TempDir;
 const N1: Session = Session { node: NodeId(1), epoch: Epoch(100) };
 const N2: Session = Session { node: NodeId(2), epoch: Epoch(200) };
 
+/// An eighth of a file.
+const EIGHTH: usize = SEGMENT as usize / 8;
+
 struct Setup {
     _folder: TempDir,
     store: Store,
@@ -147,13 +150,13 @@ async fn att_05_a_an_absent_folder_is_an_error_never_an_empty_log() {
 async fn att_05_b_the_next_file_is_made_in_the_folder_that_is_held_not_under_its_name() {
     let setup = setup().await;
     let Setup { store, wal, .. } = &setup;
-    append(wal, 0, 7 << 20).await;
+    append(wal, 0, 7 * EIGHTH).await;
     let log = sealed(store, 0).await;
     // The next group needs a new file.
-    assert_eq!(submit(wal, record(1, 7 << 20)).await.await, Err(WalError::Fenced { at: WalSeq(1) }));
+    assert_eq!(submit(wal, record(1, 7 * EIGHTH)).await.await, Err(WalError::Fenced { at: WalSeq(1) }));
     assert!(!setup.open.exists(), "nothing makes the name again");
     assert_eq!(log.end, WalSeq(1), "written behind the end");
-    assert_eq!(replayed(store, &log).await, [sound(0, 7 << 20)]);
+    assert_eq!(replayed(store, &log).await, [sound(0, 7 * EIGHTH)]);
 }
 
 #[tokio::test]
@@ -191,20 +194,20 @@ async fn files_are_begun_when_full_and_used_again_when_trimmed() {
     let setup = setup().await;
     let Setup { store, wal, .. } = &setup;
     for n in 0..20 {
-        append(wal, n, 3 << 20).await;
+        append(wal, n, 3 * EIGHTH).await;
         if n == 12 {
             // Two to a file: 0 1, 2 3, … Everything below 9 is committed.
             assert_eq!(wal.backlog().0, 7);
             wal.delete_below(WalSeq(9)).await;
-            assert_eq!(wal.backlog(), (3, 4 * (3 << 20)));
+            assert_eq!(wal.backlog(), (3, 4 * 3 * EIGHTH as u64));
         }
     }
-    append(wal, 20, 20 << 20).await;
+    append(wal, 20, 20 * EIGHTH).await;
     append(wal, 21, 10).await;
     let log = sealed(store, 9).await;
     assert_eq!(log.end, WalSeq(22));
-    let expected = (9..20).map(|n| sound(n, 3 << 20));
-    let expected: Vec<_> = expected.chain([sound(20, 20 << 20), sound(21, 10)]).collect();
+    let expected = (9..20).map(|n| sound(n, 3 * EIGHTH));
+    let expected: Vec<_> = expected.chain([sound(20, 20 * EIGHTH), sound(21, 10)]).collect();
     assert!(replayed(store, &log).await == expected, "every group from the trim point on");
     // What was trimmed is deleted or was used again.
     let files = setup.list().iter().filter(|name| name.ends_with(".log")).count();
@@ -216,14 +219,14 @@ async fn an_old_group_in_a_file_that_is_used_again_is_not_read() {
     let setup = setup().await;
     let Setup { store, wal, .. } = &setup;
     for n in 0..3 {
-        append(wal, n, 5 << 20).await;
+        append(wal, n, 5 * EIGHTH).await;
     }
     wal.delete_below(WalSeq(2)).await;
     // The file of group 0 or 1 is taken for 3 and holds the old group behind the new one.
     append(wal, 3, 10).await;
-    append(wal, 4, 8 << 20).await;
+    append(wal, 4, 8 * EIGHTH).await;
     let log = sealed(store, 2).await;
-    let expected = [sound(2, 5 << 20), sound(3, 10), sound(4, 8 << 20)];
+    let expected = [sound(2, 5 * EIGHTH), sound(3, 10), sound(4, 8 * EIGHTH)];
     assert!(replayed(store, &log).await == expected);
 }
 
@@ -277,14 +280,14 @@ async fn obj_04_a_file_of_zeros_is_a_gap() {
     let setup = setup().await;
     let Setup { store, wal, .. } = &setup;
     for n in 0..3 {
-        append(wal, n, 5 << 20).await;
+        append(wal, n, 5 * EIGHTH).await;
     }
     let log = sealed(store, 0).await;
     setup.overwrite(&name(1), 0, &vec![0; SEGMENT as usize]);
     let found = replayed(store, &log).await;
     assert_eq!(found.len(), 3);
     assert!(matches!(&found[1], Replayed::Damaged { seq: WalSeq(1), held: Some(_), .. }), "{:?}", found[1]);
-    assert!(found[2] == sound(2, 5 << 20));
+    assert!(found[2] == sound(2, 5 * EIGHTH));
 }
 
 #[tokio::test]

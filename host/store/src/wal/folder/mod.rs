@@ -20,7 +20,7 @@ pub(crate) use seal::{delete, seal};
 pub(super) use writer::FolderLog;
 
 /// Length of a file, unless a group is larger.
-const SEGMENT: u64 = 8 << 20;
+const SEGMENT: u64 = if cfg!(test) { 1 << 20 } else { 8 << 20 };
 /// Groups begin at multiples of this, so that no flush rewrites what an earlier one made durable.
 const ALIGN: u64 = 4 << 10;
 /// Name of the file that says where a sealed log ends.

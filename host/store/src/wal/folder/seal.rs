@@ -3,7 +3,7 @@
 //! Neither name being there is an error, never an empty log: the folder was made before its session was
 //! registered.
 
-use super::read::load;
+use super::read;
 use super::{END, parse_name};
 use crate::layout;
 use crate::store::{Store, StoreError};
@@ -66,7 +66,7 @@ fn seal_blocking(
     for file in folder.list()?.iter().filter(|name| parse_name(name).is_some()) {
         folder.open(file)?.sync()?;
     }
-    let (_, end) = load(&*folder, session, from.0)?;
+    let end = read::end(folder, session, from.0)?;
     let text = Bytes::from(format!("{end}\nsealed by {by}\n"));
     match disk.create_new(&sealed.join(END), &[text]) {
         Ok(()) => Ok(end),

@@ -73,7 +73,7 @@ impl FolderLog {
     }
 
     async fn append(&self, seq: WalSeq, parts: Vec<Bytes>) -> Result<(), WalError> {
-        let frame: Arc<[u8]> = padded(&parts).into();
+        let frame = Bytes::from(padded(&parts));
         drop(parts);
         let mut backoff = self.store.backoff();
         loop {
