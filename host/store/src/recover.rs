@@ -53,9 +53,7 @@ pub fn replay<'a>(store: &'a Store, log: &SealedLog) -> BoxStream<'a, Replayed> 
             .map(move |seq| read(store, session, WalSeq(seq)))
             .buffered(AHEAD)
             .boxed(),
-        WalForm::Files => {
-            folder::read(store, session, from, end)
-        }
+        WalForm::Files => folder::read(store, session, from, end),
     };
     // Each object waits for its successor, which may have to say what it held.
     let paired = objects.map(Some).chain(stream::iter([None])).scan(None::<Read>, move |last, object| {

@@ -78,7 +78,8 @@ impl Walk {
         let mut written_by = None;
         for first in &files {
             let file = folder.open(&name(*first))?;
-            let mut header = vec![0; header::LEN.min(usize::try_from(file.len()?).map_err(io::Error::other)?)];
+            let mut header =
+                vec![0; header::LEN.min(usize::try_from(file.len()?).map_err(io::Error::other)?)];
             file.read_at(0, &mut header)?;
             written_by = nonce(session, &Bytes::from(header));
             if written_by.is_some() {
