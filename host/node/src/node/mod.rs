@@ -337,6 +337,8 @@ fn raft_options(config: &ServeConfig, join: Vec<String>, secret: Vec<u8>) -> hea
         secret,
         voters: config.voters,
         evict_after: config.evict_after,
+        snapshot_every: config.snapshot_every,
+        keep_entries: (config.snapshot_every / 5).min(1_000),
         ..headwater_raft::Options::new(config.peer)
     }
 }

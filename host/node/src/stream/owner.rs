@@ -255,5 +255,8 @@ pub(super) fn propose_error(error: ProposeError) -> StreamError {
 }
 
 pub(super) fn store_error(error: object::ReadError) -> StreamError {
+    if let object::ReadError::Damaged { .. } = error {
+        tracing::error!(%error, "an object of the store is damaged: what it holds cannot be read");
+    }
     StreamError::Store(error.to_string().into())
 }
