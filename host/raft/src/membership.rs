@@ -7,7 +7,7 @@
 use crate::core::Core;
 use crate::counters::count;
 use crate::options::Member;
-use headwater_metadata::NodeId;
+use headwater_metadata::{NodeId, Session};
 use openraft::ChangeMembers;
 use openraft::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,14 +128,18 @@ fn look(core: &Core, led: Duration) -> BTreeMap<u64, Known> {
                 // Never heard since this leader leads: silent for as long as that.
                 None => Some(led),
             },
-            registered: core
-                .book
-                .get(*id)
-                .is_some_and(|peer| session.is_some_and(|s| s.epoch.0 == peer.epoch)),
+            registered: session.is_some_and(|session| registered_by(core, *id, session)),
         };
         (*id, known)
     });
     known.collect()
+}
+
+/// Whether a member's process is the one that registered its node's session: the newest member of the
+/// node, which started no later than the session.
+fn registered_by(core: &Core, member: u64, session: Session) -> bool {
+    let newest = core.book.of_node(session.node);
+    newest.is_some_and(|peer| peer.member == member && peer.epoch <= session.epoch.0)
 }
 
 async fn act(core: &Core, change: Change) {

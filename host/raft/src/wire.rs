@@ -54,3 +54,37 @@ pub(crate) fn open_file<T: DeserializeOwned>(magic: &[u8; 8], bytes: &[u8]) -> R
     }
     decode(body)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MAGIC: &[u8; 8] = b"hwtests1";
+
+    proptest! {
+        #[test]
+        fn a_file_reads_back_and_any_damage_is_noticed(
+            value in any::<(u64, String, Vec<u8>)>(),
+            at in any::<prop::sample::Index>(),
+            bit in 0..8u32,
+        ) {
+            let bytes = seal_file(MAGIC, &value);
+            prop_assert_eq!(open_file(MAGIC, &bytes), Ok(value));
+            let mut damaged = bytes.clone();
+            damaged[at.index(bytes.len())] ^= 1 << bit;
+            prop_assert!(open_file::<(u64, String, Vec<u8>)>(MAGIC, &damaged).is_err());
+            let cut = &bytes[..at.index(bytes.len())];
+            prop_assert!(open_file::<(u64, String, Vec<u8>)>(MAGIC, cut).is_err());
+        }
+
+        #[test]
+        fn a_message_reads_back_and_another_version_is_named(value in any::<(u64, Option<String>)>()) {
+            let mut bytes = message(&value);
+            prop_assert_eq!(read_message(&bytes), Ok(value));
+            bytes[0] = PROTOCOL + 1;
+            let refused = read_message::<(u64, Option<String>)>(&bytes).unwrap_err();
+            prop_assert!(refused.contains("protocol"));
+        }
+    }
+}

@@ -32,6 +32,8 @@ pub(crate) enum Lane {
 /// Answers of members are never larger.
 const ANSWER_LIMIT: usize = 64 << 20;
 const CONNECT: Duration = Duration::from_secs(2);
+/// A peer that does not answer a ping for so long is gone: a relayed request must not hang on it.
+const ALIVE: Duration = Duration::from_secs(4);
 /// A connection on which nothing was answered for so long, while something was asked, is given up.
 const STALE: Duration = Duration::from_millis(1_500);
 
@@ -189,6 +191,8 @@ impl Pool {
                 .initial_stream_window_size(1 << 20)
                 .initial_connection_window_size(8 << 20)
                 .max_frame_size(256 << 10)
+                .keep_alive_interval(ALIVE)
+                .keep_alive_timeout(ALIVE)
                 .handshake(TokioIo::new(stream))
                 .await
                 .map_err(|e| e.to_string())

@@ -28,6 +28,9 @@ pub(crate) const REFUSED: HeaderName = HeaderName::from_static("headwater-refuse
 /// Messages are never larger: an entry has a limit, a snapshot comes in parts.
 const MESSAGE_LIMIT: usize = 64 << 20;
 
+/// A peer that does not answer a ping for so long is gone.
+const ALIVE: Duration = Duration::from_secs(10);
+
 /// Accepts connections until the member stops.
 pub(crate) async fn listen(core: Arc<Core>, listener: Box<dyn Listener>) {
     let mut stop = core.stop.subscribe();
@@ -61,6 +64,8 @@ async fn serve(core: Arc<Core>, connection: Box<dyn Connection>) {
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(8 << 20)
         .max_frame_size(256 << 10)
+        .keep_alive_interval(ALIVE)
+        .keep_alive_timeout(ALIVE)
         .auto_date_header(false)
         .serve_connection(TokioIo::new(connection), service);
     tokio::select! {

@@ -4,7 +4,8 @@
 use crate::harness::*;
 use headwater_env::sim::World;
 use headwater_metadata::{Candidate, Choice, Command, Digest, NodeId, Placement, Subject, sha256};
-use headwater_raft::{Fatal, Options};
+use headwater_raft::{Fatal, Options, PeerError};
+use http_body_util::{BodyExt, Full};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -185,4 +186,27 @@ async fn a_leader_that_stops_in_order_hands_over_first() {
     let begun = tokio::time::Instant::now();
     nodes[0].creates("/soon").await;
     assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relayed_request_does_not_hang_on_a_peer_that_vanished() {
+    let world = World::new(508);
+    let (nodes, _) = three(&world, |_| {}).await;
+    let request = || {
+        let body = Full::new(bytes::Bytes::new()).map_err(|never| match never {}).boxed_unsync();
+        http::Request::new(body)
+    };
+    world.cut("n1", "n2");
+    let begun = tokio::time::Instant::now();
+    let relayed = nodes[0].metadata.forward(NodeId(2), request()).await;
+    assert!(matches!(relayed, Err(PeerError::NotSent { .. } | PeerError::Broken { .. })));
+    assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
+    world.heal("n1", "n2");
+    // An open connection that falls silent before the answer.
+    nodes[0].metadata.forward(NodeId(2), request()).await.unwrap();
+    world.cut_one_way("n2", "n1");
+    let begun = tokio::time::Instant::now();
+    let relayed = nodes[0].metadata.forward(NodeId(2), request()).await;
+    assert!(matches!(relayed, Err(PeerError::Broken { .. })));
+    assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
 }

@@ -112,7 +112,6 @@ async fn rft_03_damaged_files_are_refused_by_name_and_the_remedy_works() {
     let other = world.disk(&nodes[0].name).image();
     let snapshot = snapshot_file(&world, "n2");
     let (log, identity) = (file("raft.redb"), file("identity"));
-    let foreign = other.iter().find(|(path, _)| path.extension().is_some_and(|e| e == "snap")).unwrap();
     type Damage = Box<dyn Fn(&mut Vec<u8>)>;
     let middle = |bytes: &mut Vec<u8>| {
         let at = bytes.len() / 2;
@@ -157,7 +156,6 @@ async fn rft_03_damaged_files_are_refused_by_name_and_the_remedy_works() {
         assert!(started.is_err(), "{} is a directory", path.display());
         world.disk("n2").remove_dir(path);
     }
-    let _ = foreign;
     // The remedy: an empty directory, a new member.
     world.disk("n2").wipe();
     let back = start(&world, "n2", &setup).await;
