@@ -36,7 +36,7 @@ impl Inner {
             match stream.submit(&append, permit, memory, &self.wal, now) {
                 Ok(Submitted::Logged { ticket, admitted }) => {
                     fail_point!("stream.append.submitted");
-                    stream.touch(now.0);
+                    stream.uses.touch(now.0);
                     let ticket = self.env.timeout(self.left(until), ticket).await;
                     self.logged(ticket)?;
                     count(&self.counters.appends);

@@ -49,8 +49,12 @@ impl Inner {
             return Ok(());
         }
         let end = stream.assigned();
-        let command =
-            Command::Close { stream: stream.id, epoch: stream.epoch, end, touched_ms: stream.touched_ms() };
+        let command = Command::Close {
+            stream: stream.id,
+            epoch: stream.epoch,
+            end,
+            touched_ms: stream.uses.touched_ms(),
+        };
         let outcome = self.settle(command).await?;
         fail_point!("close.proposed");
         if self.let_go(stream) {
@@ -118,7 +122,7 @@ impl Inner {
     /// The idle streams that were used the longest ago.
     fn least_used(&self, few: usize) -> Vec<Arc<OpenStream>> {
         let mut idle: Vec<_> =
-            self.registry.all().into_iter().filter_map(|s| Some((s.idle_since()?, s))).collect();
+            self.registry.all().into_iter().filter_map(|s| Some((s.uses.idle_since()?, s))).collect();
         idle.sort_by_key(|(since, stream)| (*since, stream.id));
         idle.into_iter().take(few).map(|(_, stream)| stream).collect()
     }
@@ -158,6 +162,7 @@ impl Inner {
                 if self.is_expired(&stream) {
                     self.expire_open(&stream);
                 } else if stream
+                    .uses
                     .idle_since()
                     .is_some_and(|since| now.saturating_sub(since) >= self.options.idle_close)
                 {

@@ -115,10 +115,10 @@ impl Inner {
 
     /// Whether an open stream has reached its end by itself.
     pub(super) fn is_expired(&self, stream: &OpenStream) -> bool {
-        if stream.has_live_reader() {
-            stream.touch(self.env.clock.wall_ms());
+        if stream.uses.has_live_reader() {
+            stream.uses.touch(self.env.clock.wall_ms());
         }
-        expiry::is_over(stream.expiry, stream.touched_ms(), self.env.clock.wall_ms())
+        expiry::is_over(stream.expiry, stream.uses.touched_ms(), self.env.clock.wall_ms())
     }
 
     /// Whether a stream that is not open has.

@@ -8,6 +8,7 @@ use super::api::{From, Read, ReadLimits, StreamError};
 use super::counters::count;
 use super::open::{Ended, Phase};
 use super::read::Missed;
+use super::uses::Live;
 use headwater_metadata::{Position, StreamId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,14 +31,14 @@ impl Inner {
                 opened => opened?,
             };
             let stream = in_use.stream().clone();
-            stream.touch(self.env.clock.wall_ms());
-            let live = stream.live();
+            stream.uses.touch(self.env.clock.wall_ms());
+            let live = Live::new(stream.clone());
             let mut watch = stream.watch();
             let ready = watch.wait_for(|p| {
                 p.durable != from || p.eof || !matches!(p.phase, Phase::Serving | Phase::Flushing)
             });
             drop(self.env.timeout(self.left(end), ready).await);
-            stream.touch(self.env.clock.wall_ms());
+            stream.uses.touch(self.env.clock.wall_ms());
             drop(live);
             let phase = stream.published().phase;
             match phase {

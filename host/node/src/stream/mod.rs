@@ -30,6 +30,7 @@ mod registry;
 mod settings;
 mod step;
 pub mod tail;
+mod uses;
 
 pub use api::*;
 pub use counters::{CounterSnapshot, Counters};

@@ -10,6 +10,7 @@ use super::api::{Append, Info, StreamError};
 use super::checkpoint::{RecordMeta, Writers};
 use super::expiry;
 use super::tail::{Admission, Admitted, Tail};
+use super::uses::Uses;
 use bytes::Bytes;
 use headwater_metadata::{Expiry, Position, Stream, StreamEpoch, StreamId};
 use headwater_store::tail::{Tail as TailBytes, TailBudget};
@@ -17,7 +18,7 @@ use headwater_store::{Permit, Record, Ticket, Wal};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -77,11 +78,9 @@ pub struct OpenStream {
     pub bytes: TailBytes,
     state: Mutex<State>,
     published: watch::Sender<Published>,
-    users: AtomicUsize,
-    live: AtomicUsize,
+    /// Who uses it, and when it was last used.
+    pub uses: Uses,
     dirty: AtomicBool,
-    used_ms: AtomicU64,
-    touched_ms: AtomicU64,
 }
 
 struct State {
@@ -138,17 +137,6 @@ pub struct UncommittedRun {
     pub eof: bool,
 }
 
-/// Marks a stream as having a live reader for as long as it lives.
-pub struct Live {
-    stream: Arc<OpenStream>,
-}
-
-/// Marks a stream as in use for as long as it lives.
-pub struct InUse {
-    stream: Arc<OpenStream>,
-    now: Arc<dyn headwater_env::Clock>,
-}
-
 impl OpenStream {
     /// A stream that was just opened at `epoch`, as the metadata has it.
     pub fn new(
@@ -183,11 +171,8 @@ impl OpenStream {
             bytes: TailBytes::new(budget, stream.end),
             state: Mutex::new(State { tail, pending: VecDeque::new(), durable: 0, base: writers }),
             published: watch::Sender::new(published),
-            users: AtomicUsize::new(0),
-            live: AtomicUsize::new(0),
+            uses: Uses::new(now.1, expiry::known_touch(stream)),
             dirty: AtomicBool::new(false),
-            used_ms: AtomicU64::new(millis(now.1)),
-            touched_ms: AtomicU64::new(stream.touched_ms.max(stream.created_ms)),
         }
     }
 
@@ -363,42 +348,9 @@ impl OpenStream {
         self.published.subscribe()
     }
 
-    /// Takes note of a use that renews a TTL.
-    pub fn touch(&self, now_ms: u64) {
-        self.touched_ms.fetch_max(now_ms, Ordering::Relaxed);
-    }
-
-    /// The last touch, milliseconds since 1970.
-    pub fn touched_ms(&self) -> u64 {
-        self.touched_ms.load(Ordering::Relaxed)
-    }
-
     /// The moment at which the stream ends by itself.
     pub fn expires_ms(&self) -> Option<u64> {
-        expiry::expires_ms(self.expiry, self.touched_ms())
-    }
-
-    /// Marks the stream as in use until the guard is dropped.
-    pub fn in_use(self: &Arc<Self>, clock: &Arc<dyn headwater_env::Clock>) -> InUse {
-        self.users.fetch_add(1, Ordering::Relaxed);
-        InUse { stream: self.clone(), now: clock.clone() }
-    }
-
-    /// Counts a live reader until the guard is dropped: it keeps a TTL from running out.
-    pub fn live(self: &Arc<Self>) -> Live {
-        self.live.fetch_add(1, Ordering::Relaxed);
-        Live { stream: self.clone() }
-    }
-
-    /// Whether anybody reads live.
-    pub fn has_live_reader(&self) -> bool {
-        self.live.load(Ordering::Relaxed) > 0
-    }
-
-    /// The end of the last use, monotonic; `None` while it is used.
-    pub fn idle_since(&self) -> Option<Duration> {
-        let idle = self.users.load(Ordering::Relaxed) == 0;
-        idle.then(|| Duration::from_millis(self.used_ms.load(Ordering::Relaxed)))
+        expiry::expires_ms(self.expiry, self.uses.touched_ms())
     }
 
     /// The stream as this owner sees it.
@@ -415,30 +367,6 @@ impl OpenStream {
             eof: published.eof,
         }
     }
-}
-
-impl InUse {
-    /// The stream.
-    pub fn stream(&self) -> &Arc<OpenStream> {
-        &self.stream
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        self.stream.live.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        self.stream.used_ms.fetch_max(millis(self.now.monotonic()), Ordering::Relaxed);
-        self.stream.users.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 struct AbortOnPanic;

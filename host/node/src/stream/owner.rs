@@ -6,8 +6,9 @@
 use super::api::StreamError;
 use super::checkpoint::Writers;
 use super::counters::count;
-use super::open::{Ended, InUse, OpenStream, Phase};
+use super::open::{Ended, OpenStream, Phase};
 use super::step::{Step, next};
+use super::uses::InUse;
 use super::{Inner, log};
 use headwater_env::fail_point;
 use headwater_metadata::{Answer, Command, Outcome, Rejection, StreamEpoch, StreamId};
@@ -45,7 +46,7 @@ impl Inner {
         until: Duration,
     ) -> Result<Option<InUse>, StreamError> {
         while let Some(stream) = self.registry.get(id) {
-            let in_use = stream.in_use(&self.env.clock);
+            let in_use = InUse::new(stream.clone(), self.env.clock.clone());
             match stream.published().phase {
                 Phase::Serving => return Ok(Some(in_use)),
                 Phase::Flushing | Phase::Handed => {

@@ -8,9 +8,10 @@ use super::Inner;
 use super::api::{Body, From, Info, Read, ReadLimits, StreamError};
 use super::counters::count;
 use super::expiry;
-use super::open::{Ended, InUse, OpenStream, Phase, Published};
+use super::open::{Ended, OpenStream, Phase, Published};
 use super::owner::store_error;
 use super::step::{Step, next};
+use super::uses::InUse;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use headwater_metadata::{Ownership, Position, Run, Stream, StreamId};
@@ -143,7 +144,7 @@ impl Inner {
             self.expire_open(&stream);
             return Err(StreamError::NotFound.into());
         }
-        stream.touch(self.env.clock.wall_ms());
+        stream.uses.touch(self.env.clock.wall_ms());
         let seen = stream.published();
         match seen.phase {
             Phase::Serving | Phase::Flushing => {}

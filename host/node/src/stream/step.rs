@@ -31,10 +31,10 @@ pub fn next(view: &View, id: StreamId, session: Session) -> Step {
     if stream.deleted {
         return Step::Deleted;
     }
-    if stream.ownership == Ownership::Opened(session) {
+    let waits = view.waits_for_recovery(stream);
+    if stream.ownership == Ownership::Opened(session) && waits.is_none() {
         return Step::Load(stream.epoch);
     }
-    let waits = view.waits_for_recovery(stream);
     let open = match waits {
         Some(ended) => Step::WaitForRecovery(ended),
         None if stream.damaged => Step::Damaged(stream.end),
@@ -60,3 +60,7 @@ pub fn next(view: &View, id: StreamId, session: Session) -> Step {
 fn drains(view: &View, node: NodeId) -> bool {
     view.node(node).is_some_and(|node| node.draining) && view.has_candidate()
 }
+
+#[cfg(test)]
+#[path = "step_test.rs"]
+mod tests;
