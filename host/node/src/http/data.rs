@@ -12,9 +12,9 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
-/// The answer to an append.
-pub fn appended(appended: Appended, family: StreamId, has_producer: bool) -> Response<Body> {
-    let fresh = has_producer && !appended.duplicate;
+/// The answer to an append. `sends_data`: it came from a producer, with a body.
+pub fn appended(appended: Appended, family: StreamId, sends_data: bool) -> Response<Body> {
+    let fresh = sends_data && !appended.duplicate;
     let mut answer = answer::empty(if fresh { StatusCode::OK } else { StatusCode::NO_CONTENT });
     let headers = answer.headers_mut();
     headers.insert(names::NEXT_OFFSET, offset::header(family, appended.tail));

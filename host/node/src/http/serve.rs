@@ -136,10 +136,11 @@ impl Serve<'_> {
             }
             _ => Ok(body),
         };
-        let has_producer = producer.is_some();
+        // A producer hears 200 for new data; a close without any is 204 like everybody's.
+        let sends_data = producer.is_some() && !body.as_ref().is_ok_and(bytes::Bytes::is_empty);
         let append = Append { content_type: content_type.map(str::to_owned), body, eof, producer, seq };
         let appended = self.streams.append(target.id, append).await;
-        Ok(data::appended(appended.map_err(|e| self.failed(e, target.family))?, target.family, has_producer))
+        Ok(data::appended(appended.map_err(|e| self.failed(e, target.family))?, target.family, sends_data))
     }
 
     /// HEAD.

@@ -39,7 +39,11 @@ impl Inner {
                 Err(StreamError::NotFound) if !self.left(until).is_zero() => {
                     if self.log.view().stream_by_name(&create.name).is_some_and(|s| s.id == id && !s.deleted)
                     {
-                        self.delete_expired(id).await?;
+                        match self.delete_expired(id).await {
+                            // Somebody else deleted it first.
+                            Ok(()) | Err(StreamError::NotFound) => {}
+                            Err(error) => return Err(error),
+                        }
                     }
                 }
                 other => return other.map(Created::Existing),
