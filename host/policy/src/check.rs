@@ -73,14 +73,7 @@ pub enum Refused {
 
 /// Checks a component as it is pushed, for a cluster of this many nodes. Blocks: it compiles.
 pub fn check(component: &[u8], nodes: usize) -> Result<Report, Refused> {
-    if component.len() > MAX_COMPONENT_BYTES {
-        return Err(Refused::TooLarge(component.len()));
-    }
-    match component.get(..8) {
-        Some(b"\0asm\x01\0\0\0") => return Err(Refused::CoreModule),
-        Some(b"\0asm\x0d\0\x01\0") => {}
-        _ => return Err(Refused::Malformed("it does not begin like one".to_owned())),
-    }
+    looks_like_a_component(component)?;
     let (strict, standard) = (load(component, Limits::STRICT)?, load(component, Limits::STANDARD)?);
     let description = describe(&strict)?;
     let used =
@@ -91,6 +84,27 @@ pub fn check(component: &[u8], nodes: usize) -> Result<Report, Refused> {
         place_fuel: used.place_fuel,
         route_fuel: used.route_fuel,
     })
+}
+
+/// What can be said before anything is compiled.
+fn looks_like_a_component(component: &[u8]) -> Result<(), Refused> {
+    if component.len() > MAX_COMPONENT_BYTES {
+        return Err(Refused::TooLarge(component.len()));
+    }
+    match component.get(..8) {
+        Some(b"\0asm\x01\0\0\0") => Err(Refused::CoreModule),
+        Some(b"\0asm\x0d\0\x01\0") => Ok(()),
+        _ => Err(Refused::Malformed("it does not begin like one".to_owned())),
+    }
+}
+
+/// A component ready to run under the limits that a cluster gives it, and what it says of itself. Without
+/// the battery: for trying things out.
+pub(crate) fn load_for_trial(component: &[u8]) -> Result<(PolicyPre<Guest>, Description), Refused> {
+    looks_like_a_component(component)?;
+    let pre = load(component, Limits::STANDARD)?;
+    let description = describe(&pre)?;
+    Ok((pre, description))
 }
 
 fn load(component: &[u8], limits: Limits) -> Result<PolicyPre<Guest>, Refused> {

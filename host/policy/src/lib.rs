@@ -11,6 +11,7 @@
 //! - `routing.rs`: one decision of routing on the path of a request
 //! - `check.rs`, `battery.rs`: may this component become a policy of the cluster?
 //! - `counters.rs`: what happened
+//! - `trial.rs`: a policy without a cluster; `scenario/` and `simulate/` try it out on described ones
 
 mod battery;
 mod bindings;
@@ -20,12 +21,16 @@ mod engine;
 mod placement;
 mod policies;
 mod routing;
+pub mod scenario;
+pub mod simulate;
+mod trial;
 
 pub use check::{Description, Refused, Report, check};
 pub use counters::{Cause, Counts};
 pub use engine::{EngineError, Limits, MAX_COMPONENT_BYTES};
 pub use policies::{HostFailure, NotReady, Options, Policies, Routed};
 pub use routing::{Decision, Operation, Ownership, native_route};
+pub use trial::{Lacking, Node, Placed, Trial};
 
 use headwater_metadata::Digest;
 use sha2::{Digest as _, Sha256};

@@ -8,7 +8,7 @@ use crate::bindings::PolicyPre;
 use crate::counters::{Cause, Counters, Counts};
 use crate::engine::{self, EngineError, Guest, Limits};
 use crate::placement::{self, PlaceError};
-use crate::routing::{Decision, Operation, Ownership, Pool, native_route};
+use crate::routing::{Decision, Operation, Ownership, Pool, native_route, sensible};
 use crate::{builtin, digest_of};
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -201,15 +201,8 @@ impl Policies {
             return Routed { decision: native_route(here, ownership), policy: None, fallback: None };
         };
         self.counters.routes.fetch_add(1, Relaxed);
-        let decision =
-            compiled.routing.route(&self.counters, here, operation, ownership).and_then(|decision| {
-                match decision {
-                    Decision::Redirect(node) | Decision::Forward(node) if node == here || !is_node(node) => {
-                        Err(Cause::Nonsense)
-                    }
-                    decision => Ok(decision),
-                }
-            });
+        let answer = compiled.routing.route(&self.counters, here, operation, ownership);
+        let decision = answer.and_then(|decision| sensible(decision, here, is_node));
         let policy = Some(arrived.digest);
         match decision {
             Ok(decision) => Routed { decision, policy, fallback: None },

@@ -73,6 +73,20 @@ pub fn native_route(here: NodeId, ownership: Ownership) -> Decision {
     if owner == here { Decision::Here } else { Decision::Redirect(owner) }
 }
 
+/// Refuses a decision that cannot be followed: to a node that does not exist, or to the node itself.
+pub(crate) fn sensible(
+    decision: Decision,
+    here: NodeId,
+    is_node: impl Fn(NodeId) -> bool,
+) -> Result<Decision, Cause> {
+    match decision {
+        Decision::Redirect(node) | Decision::Forward(node) if node == here || !is_node(node) => {
+            Err(Cause::Nonsense)
+        }
+        decision => Ok(decision),
+    }
+}
+
 /// Faults in a row after which a policy is suspended.
 const FAULTS: u32 = 100;
 /// A suspended policy is asked once in so many requests.
