@@ -102,7 +102,7 @@ fn free_base() -> Result<u16> {
         let taken = [0, 1, 2, 100, 101, 102, 200, 201, 202]
             .iter()
             .any(|step| std::net::TcpListener::bind(("127.0.0.1", base + step)).is_err());
-        if !taken && base / 100 % 3 == 0 {
+        if !taken && (base / 100).is_multiple_of(3) {
             return Ok(base);
         }
     }
