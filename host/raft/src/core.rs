@@ -3,6 +3,7 @@
 use crate::counters::Counters;
 use crate::fatal::FatalCell;
 use crate::hooks::Hooks;
+use crate::liveness::Leader;
 use crate::log_store::LogStore;
 use crate::options::{ClusterId, Member, Options};
 use crate::peer::auth::Auth;
@@ -13,9 +14,10 @@ use crate::state_machine::publish::Published;
 use crate::status::Peer;
 use crate::types::{Config, Raft};
 use headwater_env::Env;
-use openraft::RaftMetrics;
 use openraft::async_runtime::WatchReceiver;
+use openraft::{Instant, RaftMetrics, ServerState};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// The shared parts.
@@ -28,6 +30,7 @@ pub(crate) struct Core {
     pub auth: Arc<Auth>,
     pub receiver: Receiver,
     pub hooks: Arc<dyn Hooks>,
+    pub liveness: Leader,
     pub env: Env,
     pub options: Options,
     pub counters: Arc<Counters>,
@@ -42,7 +45,37 @@ pub(crate) struct Core {
     pub address: String,
 }
 
+/// What a leader knows of its leadership.
+pub(crate) struct Leading {
+    pub term: u64,
+    /// Index of the last entry that it knows to be committed.
+    pub committed: u64,
+    /// That entry is of its own term.
+    pub own_term_committed: bool,
+    /// How long ago a quorum confirmed it.
+    pub quorum_acked: Option<Duration>,
+    /// It is the only voter.
+    pub alone: bool,
+}
+
 impl Core {
+    /// What this member knows of its leadership, if it leads.
+    pub(crate) fn leading(&self) -> Option<Leading> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        if metrics.state != ServerState::Leader || metrics.current_leader != Some(self.me.member) {
+            return None;
+        }
+        let committed = metrics.cluster_committed;
+        Some(Leading {
+            term: metrics.current_term,
+            committed: committed.map_or(0, |id| id.index),
+            own_term_committed: committed.is_some_and(|id| id.leader_id.term == metrics.current_term),
+            quorum_acked: metrics.last_quorum_acked.as_ref().map(|acked| acked.elapsed()),
+            alone: metrics.membership_config.voter_ids().all(|voter| voter == self.me.member),
+        })
+    }
+
     pub(crate) fn metrics(&self) -> RaftMetrics<Config> {
         self.raft.metrics().borrow_watched().clone()
     }

@@ -72,6 +72,16 @@ counters! {
     addresses_learned,
     /// Changes of the membership that this member made as leader.
     membership_changes,
+    /// Heartbeats of sessions that this member answered as leader.
+    heartbeats_answered,
+    /// Heartbeats that it refused.
+    heartbeats_refused,
+    /// Answers that renewed this node's lease.
+    leases_renewed,
+    /// Ticks of the leader that came late and counted for nothing.
+    ticks_late,
+    /// Evictions for silence that this member proposed.
+    evictions_proposed,
     /// Client requests relayed to other nodes.
     requests_forwarded,
 }

@@ -5,6 +5,7 @@
 //!
 //! - `propose/` one command's way into the log and back · `barrier` reading freshly
 //! - `log_store/` the log on disk · `state_machine/` applying, views, snapshots
+//! - `liveness/` heartbeats, leases, evictions for silence
 //! - `peer/` everything between members · `membership` voters and learners
 //! - `dir` the data directory's identity · `wire` forms of bytes
 //! - `options`, `error`, `hooks`, `status`, `counters` what others see
@@ -16,6 +17,7 @@ mod dir;
 mod error;
 mod fatal;
 mod hooks;
+mod liveness;
 mod log_store;
 mod membership;
 mod metadata;
@@ -31,6 +33,7 @@ pub use counters::{CounterSnapshot, Counters};
 pub use dir::DataDir;
 pub use error::*;
 pub use hooks::{Body, Hooks};
+pub use liveness::{Lease, Silent};
 pub use metadata::Metadata;
 pub use options::{ClusterId, Member, Options};
 pub use status::{Peer, Status};

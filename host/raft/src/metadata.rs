@@ -8,6 +8,7 @@ use crate::dir::DataDir;
 use crate::error::*;
 use crate::fatal::FatalCell;
 use crate::hooks::{Body, Hooks};
+use crate::liveness::{self, Leader, Lease, Silent};
 use crate::log_store::LogStore;
 use crate::membership;
 use crate::options::{Member, Options};
@@ -38,6 +39,7 @@ pub struct Metadata {
     core: Arc<Core>,
     proposer: Proposer,
     barrier: Barrier,
+    lease: Lease,
     listening: SocketAddr,
     /// Holds the lock of the data directory until the member is shut down.
     dir: Arc<Mutex<Option<DataDir>>>,
@@ -97,6 +99,7 @@ impl Metadata {
             auth,
             receiver,
             hooks,
+            liveness: Leader::default(),
             env,
             options,
             counters,
@@ -111,6 +114,7 @@ impl Metadata {
             core: core.clone(),
             proposer: Proposer::start(core.clone()),
             barrier: Barrier::start(core.clone()),
+            lease: Lease::new(core.clone()),
             listening,
             dir: Arc::new(Mutex::new(Some(dir))),
         };
@@ -143,6 +147,8 @@ impl Metadata {
         }
         tokio::spawn(hello::keep_saying(core.clone()));
         tokio::spawn(membership::care(core.clone()));
+        tokio::spawn(self.lease.clone().keep(self.proposer.session()));
+        tokio::spawn(liveness::watch(core.clone(), self.proposer.clone()));
         Ok(())
     }
 
@@ -223,6 +229,17 @@ impl Metadata {
     /// with the next registration.
     pub fn session_end(&self) -> watch::Receiver<Option<RetiredBy>> {
         self.proposer.session_end()
+    }
+
+    /// The lease of the registered session.
+    pub fn lease(&self) -> Lease {
+        self.lease.clone()
+    }
+
+    /// Sessions that this member, as leader, has not heard of at its last tick. Empty when it does not
+    /// lead.
+    pub fn silent_sessions(&self) -> Vec<Silent> {
+        self.core.liveness.silent(self.core.options.evict_after)
     }
 
     /// Set when the member has stopped for good.

@@ -47,6 +47,8 @@ pub struct Options {
     pub voters: usize,
     /// A node silent for so long is evicted.
     pub evict_after: Duration,
+    /// Whether this member evicts silent sessions while it leads.
+    pub evict: bool,
     /// How long a proposal waits for its outcome, a leader or both.
     pub deadline: Duration,
     /// How long a read barrier waits.
@@ -73,6 +75,7 @@ impl Options {
             secret: Vec::new(),
             voters: 3,
             evict_after: Duration::from_secs(5),
+            evict: false,
             deadline: Duration::from_secs(10),
             read_deadline: Duration::from_secs(5),
             join_deadline: Duration::from_secs(60),

@@ -108,6 +108,9 @@ async fn handle(core: Arc<Core>, mut request: Request<Incoming>) -> Response<Bod
             answer(request, take).await
         }
         "/barrier" => answer(request, async |()| Ok::<_, String>(barrier::on_leader(&core).await)).await,
+        "/heartbeat" => {
+            answer(request, async |beat| Ok::<_, String>(core.liveness.answer(&core, &beat))).await
+        }
         "/hello" => answer(request, async |hello| hello::greet(&core, hello).await).await,
         path if path.starts_with("/forward/") => match client_uri(request.uri()) {
             Some(uri) => {

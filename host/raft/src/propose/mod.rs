@@ -14,7 +14,7 @@ pub(crate) use send::on_leader;
 use crate::core::Core;
 use crate::error::{ProposeError, RegisterError};
 use flusher::Waiting;
-use headwater_metadata::{Command, Outcome, Register, RetiredBy};
+use headwater_metadata::{Command, Outcome, Register, RetiredBy, Session};
 use session::Sessions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -50,6 +50,11 @@ impl Proposer {
     /// Why the session ended.
     pub(crate) fn session_end(&self) -> watch::Receiver<Option<RetiredBy>> {
         self.sessions.end()
+    }
+
+    /// The session, as it changes.
+    pub(crate) fn session(&self) -> watch::Receiver<Option<Session>> {
+        self.sessions.session()
     }
 
     /// Proposes a command and waits for its outcome.

@@ -37,6 +37,10 @@ impl Sessions {
         }
     }
 
+    pub(super) fn session(&self) -> watch::Receiver<Option<Session>> {
+        self.session.subscribe()
+    }
+
     pub(super) fn end(&self) -> watch::Receiver<Option<RetiredBy>> {
         self.end.subscribe()
     }

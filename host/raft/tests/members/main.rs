@@ -6,5 +6,6 @@ mod faults;
 mod forming;
 mod harness;
 mod life;
+mod liveness;
 mod real;
 mod storage;
