@@ -16,6 +16,7 @@ mod no_quorum;
 mod placement;
 mod quickstart;
 mod redirects;
+mod request_ids;
 mod registration;
 mod snapshots;
 mod store;

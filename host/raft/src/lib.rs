@@ -36,5 +36,6 @@ pub use hooks::{Body, Hooks};
 pub use liveness::{Lease, Silent};
 pub use metadata::Metadata;
 pub use options::{ClusterId, Member, Options};
+pub use propose::{as_request, in_request};
 pub use status::{Peer, Status};
 pub use wire::PROTOCOL;

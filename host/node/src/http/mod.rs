@@ -233,7 +233,9 @@ impl Frontend {
             target = %head.uri,
             relayed = entry == Entry::Relayed,
         );
-        let answered = self.decide(entry, &head, &mut upload, &id).instrument(span).await;
+        let decided = self.decide(entry, &head, &mut upload, &id).instrument(span);
+        // What is proposed for the request carries its id to the leader's log.
+        let answered = headwater_raft::as_request(id.clone(), decided).await;
         let mut answer = answered.unwrap_or_else(|problem| problem.answer(&head.method));
         if answer.status().as_u16() >= 400 {
             self.shared.counters.refused.fetch_add(1, Relaxed);

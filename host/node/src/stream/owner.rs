@@ -90,11 +90,11 @@ impl Inner {
                     let (answer, opening) = watch::channel(None);
                     openers.insert(id, opening.clone());
                     let inner = self.clone();
-                    tokio::spawn(async move {
+                    tokio::spawn(headwater_raft::in_request(async move {
                         let result = inner.opener(id).await;
                         inner.openers.0.lock().remove(&id);
                         answer.send_replace(Some(result));
-                    });
+                    }));
                     opening
                 }
             }

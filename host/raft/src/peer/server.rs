@@ -101,9 +101,9 @@ async fn handle(core: Arc<Core>, mut request: Request<Incoming>) -> Response<Bod
             answer(request, take).await
         }
         "/propose" => {
-            let take = async |entry| {
+            let take = async |brought: propose::Brought| {
                 count(&core.counters.forwards_served);
-                Ok::<_, String>(propose::on_leader(&core, entry).await)
+                Ok::<_, String>(propose::on_leader(&core, brought).await)
             };
             answer(request, take).await
         }

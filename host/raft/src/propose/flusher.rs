@@ -1,5 +1,6 @@
 //! The one loop that gives commands their numbers.
 
+use super::request::{self, Ids};
 use super::send::{self, Tried};
 use super::session::{self, Pause, Sessions};
 use super::{FRAME_BYTES, TAKEN, WAITS};
@@ -7,6 +8,7 @@ use crate::core::Core;
 use crate::counters::{add, count};
 use crate::error::{Fatal, ProposeError};
 use headwater_metadata::{Batch, Command, Entry, Outcome, Rejection, RetiredBy, Session, SessionState};
+use http::HeaderValue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::{mpsc, oneshot};
@@ -17,6 +19,8 @@ pub(super) struct Waiting {
     pub size: usize,
     /// The session of the moment it was proposed: it never moves to another one.
     pub session: Session,
+    /// The id of the request that it is part of.
+    pub request: Option<HeaderValue>,
     pub fate: Arc<AtomicU8>,
     pub reply: oneshot::Sender<Result<Outcome, ProposeError>>,
 }
@@ -33,6 +37,17 @@ type Reply = oneshot::Sender<Result<Outcome, ProposeError>>;
 
 /// Commands of one entry at most.
 const COMMANDS: usize = 256;
+
+/// The contents of one entry, and who waits for them.
+#[derive(Default)]
+struct Packed {
+    commands: Vec<Command>,
+    /// Ids of the requests that the commands are part of.
+    requests: Vec<String>,
+    replies: Vec<Reply>,
+    /// What did not fit.
+    left: Option<Waiting>,
+}
 
 /// What became of an entry.
 enum Settled {
@@ -62,7 +77,7 @@ pub(super) async fn run(core: Arc<Core>, sessions: Arc<Sessions>, mut queue: mps
             let _ = first.reply.send(Err(error));
             continue;
         }
-        let (commands, replies, left) = pack(&core, first, &mut queue);
+        let Packed { commands, requests, replies, left } = pack(&core, first, &mut queue);
         held = left;
         if commands.is_empty() {
             continue;
@@ -75,9 +90,10 @@ pub(super) async fn run(core: Arc<Core>, sessions: Arc<Sessions>, mut queue: mps
         last = Some((session, number));
         count(&core.counters.entries_proposed);
         add(&core.counters.commands_proposed, commands.len());
+        tracing::debug!(%session, number, commands = commands.len(), requests = %Ids(&requests), "proposes");
         let settled = tokio::select! {
             biased;
-            settled = settle(&core, &sessions, Batch { session, number, commands }) => settled,
+            settled = settle(&core, &sessions, Batch { session, number, commands }, &requests) => settled,
             _ = stop.wait_for(|stop| *stop) => return,
         };
         answer(&core, &sessions, session, settled, replies);
@@ -94,30 +110,28 @@ fn refusal(sessions: &Sessions, session: Session) -> Option<ProposeError> {
 }
 
 /// Packs what waits into one entry, within its limits.
-fn pack(
-    core: &Core,
-    first: Waiting,
-    queue: &mut mpsc::Receiver<Waiting>,
-) -> (Vec<Command>, Vec<Reply>, Option<Waiting>) {
+fn pack(core: &Core, first: Waiting, queue: &mut mpsc::Receiver<Waiting>) -> Packed {
     let (session, mut bytes) = (first.session, FRAME_BYTES);
-    let (mut commands, mut replies) = (Vec::new(), Vec::new());
+    let mut packed = Packed::default();
     let mut next = Some(first);
     while let Some(waiting) = next.take().or_else(|| queue.try_recv().ok()) {
-        let full = commands.len() == COMMANDS || bytes + waiting.size > core.options.entry_limit;
+        let full = packed.commands.len() == COMMANDS || bytes + waiting.size > core.options.entry_limit;
         if waiting.session != session || full {
-            return (commands, replies, Some(waiting));
+            packed.left = Some(waiting);
+            return packed;
         }
         if waiting.take() {
             bytes += waiting.size;
-            commands.push(waiting.command);
-            replies.push(waiting.reply);
+            packed.commands.push(waiting.command);
+            packed.requests.extend(waiting.request.as_ref().and_then(request::text));
+            packed.replies.push(waiting.reply);
         }
     }
-    (commands, replies, None)
+    packed
 }
 
 /// Repeats an entry under its number until its outcome is known or its session has ended.
-async fn settle(core: &Arc<Core>, sessions: &Sessions, batch: Batch) -> Settled {
+async fn settle(core: &Arc<Core>, sessions: &Sessions, batch: Batch, requests: &[String]) -> Settled {
     let (session, number) = (batch.session, batch.number);
     let entry = Arc::new(Entry::Batch(batch));
     let mut pause = Pause::new();
@@ -128,7 +142,7 @@ async fn settle(core: &Arc<Core>, sessions: &Sessions, batch: Batch) -> Settled 
         }
         let tried = tokio::select! {
             biased;
-            tried = send::once(core, &entry) => tried,
+            tried = send::once(core, &entry, requests) => tried,
             settled = shown(core, session, number) => return settled,
         };
         match tried {

@@ -6,10 +6,12 @@
 //! leader, `flusher.rs` is the loop, `session.rs` the session that numbers belong to.
 
 mod flusher;
+mod request;
 mod send;
 mod session;
 
-pub(crate) use send::on_leader;
+pub use request::{as_request, in_request};
+pub(crate) use send::{Brought, on_leader};
 
 use crate::core::Core;
 use crate::error::{ProposeError, RegisterError};
@@ -70,7 +72,8 @@ impl Proposer {
         let session = self.sessions.current()?;
         let (reply, outcome) = oneshot::channel();
         let fate = Arc::new(AtomicU8::new(WAITS));
-        let waiting = Waiting { command, size, session, fate: fate.clone(), reply };
+        let request = request::current();
+        let waiting = Waiting { command, size, session, request, fate: fate.clone(), reply };
         if let Err(error) = self.queue.try_send(waiting) {
             return Err(match error {
                 mpsc::error::TrySendError::Full(_) => {

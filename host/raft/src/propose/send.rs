@@ -1,6 +1,7 @@
 //! Bringing one entry to the leader, once. Repeating is the caller's business: an entry under its
 //! number, or a registration with its nonce, may be brought any number of times.
 
+use super::request::Ids;
 use crate::core::Core;
 use crate::counters::count;
 use crate::peer::pool::Lane;
@@ -34,7 +35,7 @@ const FORWARD: Duration = Duration::from_secs(5);
 const LEADERLESS: Duration = Duration::from_millis(500);
 
 /// Brings an entry to the leader, wherever it is.
-pub(super) async fn once(core: &Arc<Core>, entry: &Arc<Entry>) -> Tried {
+pub(super) async fn once(core: &Arc<Core>, entry: &Arc<Entry>, requests: &[String]) -> Tried {
     let leader = core.leader();
     let Some(leader) = leader else {
         core.env.timeout(LEADERLESS, core.leader_changes(None)).await;
@@ -44,7 +45,7 @@ pub(super) async fn once(core: &Arc<Core>, entry: &Arc<Entry>) -> Tried {
         return locally(core, entry.clone()).await;
     }
     count(&core.counters.forwards_sent);
-    let message = wire::message(&**entry);
+    let message = wire::message(&(&**entry, requests));
     let asked = core.pool.ask(leader, Lane::Control, "/propose", message, FORWARD);
     let answer = tokio::select! {
         biased;
@@ -65,8 +66,15 @@ pub(super) async fn once(core: &Arc<Core>, entry: &Arc<Entry>) -> Tried {
     }
 }
 
+/// An entry that a follower brings, with the ids of the requests that it comes from.
+pub(crate) type Brought = (Entry, Vec<String>);
+
 /// Proposes an entry that a follower brought.
-pub(crate) async fn on_leader(core: &Arc<Core>, entry: Entry) -> Tried {
+pub(crate) async fn on_leader(core: &Arc<Core>, (entry, requests): Brought) -> Tried {
+    if let Entry::Batch(batch) = &entry {
+        let (session, number) = (batch.session, batch.number);
+        tracing::debug!(%session, number, requests = %Ids(&requests), "takes a proposal");
+    }
     if !core.is_leader() {
         return Tried::Again("this member does not lead".to_owned());
     }

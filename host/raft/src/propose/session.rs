@@ -83,7 +83,7 @@ impl Sessions {
     async fn try_register(&self, entry: &Arc<Entry>) -> Result<Outcome, RegisterError> {
         let mut pause = Pause::new();
         loop {
-            match send::once(&self.core, entry).await {
+            match send::once(&self.core, entry, &[]).await {
                 Tried::Applied { index, outcomes } => {
                     self.core.published.reach(index).await;
                     if let Some(outcome) = outcomes.into_iter().next() {
