@@ -4,6 +4,8 @@
 //! `expected-failures.txt` names the tests that fail; one that fails and is not named fails the run, and so
 //! does one that is named and passes. `npm ci --prefix tests/conformance` installs the suite.
 
+#![allow(clippy::disallowed_methods, reason = "the suite runs outside, on the real file system")]
+
 use anyhow::{Context, Result, ensure};
 use headwater_harness::{Cluster, run};
 use serde_json::Value;
