@@ -10,7 +10,6 @@
 
 mod common;
 mod durability;
-mod faults;
 mod hostile_policy;
 mod hot_swap;
 mod no_quorum;

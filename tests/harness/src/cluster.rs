@@ -88,7 +88,6 @@ impl Builder {
         let mut cluster = self.build().await?;
         cluster.permit = Some(permit);
         cluster.start_all().await?;
-        cluster.formed().await?;
         Ok(cluster)
     }
 
@@ -105,7 +104,6 @@ impl Builder {
         let start = async {
             let cluster = self.build().await?;
             cluster.start_all().await?;
-            cluster.formed().await?;
             anyhow::Ok(cluster)
         };
         // The caller is inside of a `run`: another thread has to wait.
@@ -326,21 +324,6 @@ impl Cluster {
             node.wait_ready().await?;
         }
         Ok(())
-    }
-
-    /// Waits until a new cluster can lose a node: three vote, or all of fewer.
-    async fn formed(&self) -> Result<()> {
-        // Of two only one votes.
-        let voters = if self.nodes.len() < 3 { 1 } else { 3 };
-        eventually("the voters", || async {
-            for node in &self.nodes {
-                let view = node.admin().cluster().await?;
-                let found = view["voters"].as_array().map_or(0, Vec::len);
-                ensure!(found >= voters, "node {} sees {found} voters", node.id());
-            }
-            Ok(())
-        })
-        .await
     }
 
     /// Kills all nodes at once.

@@ -90,7 +90,16 @@ pub fn policy_name(view: &View, digest: Digest) -> String {
 /// `GET /admin/nodes`.
 pub fn nodes(parts: &Parts) -> Response<Body> {
     let view = parts.metadata.view();
-    json_answer(&view.nodes().map(|node| one_node(&view, node)).collect::<Vec<_>>())
+    // Known to the leader alone; another node shows what the log says.
+    let silent: Vec<_> = parts.metadata.silent_sessions().iter().map(|silent| silent.session).collect();
+    let shown = view.nodes().map(|node| {
+        let mut shown = one_node(&view, node);
+        if node.session().is_some_and(|session| silent.contains(&session)) {
+            shown["state"] = "silent".into();
+        }
+        shown
+    });
+    json_answer(&shown.collect::<Vec<_>>())
 }
 
 /// A node as the API shows it.

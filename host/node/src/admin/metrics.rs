@@ -21,9 +21,14 @@ pub fn answer(parts: &Parts) -> Response<Body> {
             _ => text.counter(&format!("headwater_http_{name}_total"), &help(name), &[("", value)]),
         }
     }
+    text.counters("headwater_store", &parts.store.counters().snapshot());
     if let Some(streams) = parts.streams.load_full() {
         text.gauge("headwater_open_streams", "Streams open here.", &[("", streams.open_count() as u64)]);
         text.counters("headwater_stream", &streams.counters());
+        text.counters("headwater_wal", &streams.wal().counters());
+        let (pieces, bytes) = streams.wal().backlog();
+        text.gauge("headwater_wal_backlog_objects", "Log objects not committed yet.", &[("", pieces)]);
+        text.gauge("headwater_wal_backlog_bytes", "Bytes of log not committed yet.", &[("", bytes)]);
     }
     let mut answer = Response::new(Body::from(text.0));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

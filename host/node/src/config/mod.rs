@@ -67,6 +67,9 @@ pub struct ServeArgs {
     /// An open stream that nobody asks for is closed after this time.
     #[arg(long, env = "HEADWATER_IDLE_CLOSE", value_name = "TIME", default_value = "10m", value_parser = duration)]
     pub idle_close: Duration,
+    /// Form of the write-ahead log on a file:// store.
+    #[arg(long, env = "HEADWATER_WAL_FORM", value_enum, default_value_t)]
+    pub wal_form: WalForm,
     /// Open streams at most; the ones that rested longest are closed first.
     #[arg(long, env = "HEADWATER_MAX_OPEN", value_name = "N", default_value_t = 100_000)]
     pub max_open: usize,
@@ -134,6 +137,8 @@ pub struct ServeConfig {
     /// Rest after which an open stream is closed.
     #[serde(serialize_with = "as_text")]
     pub idle_close: Duration,
+    /// Form of the write-ahead log on a `file://` store.
+    pub wal_form: WalForm,
     /// Open streams at most.
     pub max_open: usize,
     /// How long a long-poll waits.
@@ -183,6 +188,7 @@ impl ServeArgs {
             evict_after: self.evict_after,
             no_rejoin: self.no_rejoin,
             idle_close: self.idle_close,
+            wal_form: self.wal_form,
             max_open: self.max_open,
             long_poll: self.long_poll,
             drain_timeout: self.drain_timeout,
@@ -217,6 +223,7 @@ impl ServeConfig {
             evict_after: Duration::from_secs(5),
             no_rejoin: false,
             idle_close: Duration::from_secs(600),
+            wal_form: WalForm::Files,
             max_open: 100_000,
             long_poll: Duration::from_secs(25),
             drain_timeout: Duration::from_secs(15),

@@ -18,6 +18,26 @@ pub enum Routing {
     Forward,
 }
 
+/// Form of a session's write-ahead log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum WalForm {
+    /// Append files where the store is a folder of a local file system, objects elsewhere.
+    #[default]
+    Files,
+    /// One object for each group commit.
+    Objects,
+}
+
+impl From<WalForm> for headwater_metadata::WalForm {
+    fn from(form: WalForm) -> headwater_metadata::WalForm {
+        match form {
+            WalForm::Files => headwater_metadata::WalForm::Files,
+            WalForm::Objects => headwater_metadata::WalForm::Objects,
+        }
+    }
+}
+
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]

@@ -23,7 +23,7 @@ use crate::http::Frontend;
 use crate::stream::Streams;
 use arc_swap::ArcSwapOption;
 use headwater_env::Env;
-use headwater_metadata::{Command, Digest, Epoch, LockIdentity, NodeInfo, Session, WalForm};
+use headwater_metadata::{Command, Digest, Epoch, LockIdentity, NodeInfo, Session};
 use headwater_policy::Policies;
 use headwater_raft::{DataDir, DirError, Metadata, StartError};
 use headwater_store::{Store, StoreError};
@@ -108,7 +108,7 @@ pub enum NodeError {
         error: io::Error,
     },
     /// The store.
-    #[error("{0}")]
+    #[error(transparent)]
     Store(#[from] StoreError),
     /// Which cluster it belongs to.
     #[error(transparent)]
@@ -238,7 +238,7 @@ impl Parts {
             labels: config.labels.clone(),
             engine: headwater_metadata::Placement::engine(&*self.policies),
             protocol: u32::from(headwater_raft::PROTOCOL),
-            wal: WalForm::Objects,
+            wal: config.wal_form.into(),
             lock: self.lock.clone(),
         };
         Applicant { node: config.node, nonce: self.nonce, info }
@@ -337,6 +337,7 @@ fn raft_options(config: &ServeConfig, join: Vec<String>, secret: Vec<u8>) -> hea
         secret,
         voters: config.voters,
         evict_after: config.evict_after,
+        evict: true,
         snapshot_every: config.snapshot_every,
         keep_entries: (config.snapshot_every / 5).min(1_000),
         ..headwater_raft::Options::new(config.peer)

@@ -22,6 +22,10 @@ use tokio::task::JoinSet;
 /// How long a stopping node waits for the log to take its farewell.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// A node that is done goes on voting for so long: when all are told to stop at once, the others close
+/// their streams in this time.
+const LINGER: Duration = Duration::from_millis(700);
+
 /// Memory for committed bytes that readers ask for again, and the size of its blocks.
 const CACHE_BYTES: u64 = 128 << 20;
 const CACHE_BLOCK: u64 = 256 << 10;
@@ -51,6 +55,18 @@ enum End {
     Over(Option<RetiredBy>),
     /// The raft member has stopped.
     Fatal(Fatal),
+}
+
+/// The lease of one session, as its streams ask for it.
+struct SessionLease {
+    lease: headwater_raft::Lease,
+    session: Session,
+}
+
+impl crate::stream::Lease for SessionLease {
+    fn holds(&self) -> bool {
+        self.lease.holds(self.session)
+    }
 }
 
 /// Serves until `stop` resolves or the node may not serve any more.
@@ -89,7 +105,7 @@ pub async fn serve(
             session,
             nonce: parts.nonce,
             env: parts.env.clone(),
-            lease: None,
+            lease: Some(Arc::new(SessionLease { lease: parts.metadata.lease(), session })),
             options: stream_options(parts),
         });
         parts.streams.store(Some(Arc::new(streams.clone())));
@@ -100,6 +116,7 @@ pub async fn serve(
         warn_of_shared_address(parts, session);
         let mut tasks = JoinSet::new();
         tasks.spawn(control::run(parts.clone(), streams.clone(), session));
+        tasks.spawn(control::watch_store(parts.clone(), streams.clone()));
         let end = session_ends(parts, &streams, stop.as_mut()).await;
         tasks.shutdown().await;
         if !matches!(end, End::Stop) {
@@ -190,6 +207,9 @@ async fn drain(parts: &Parts, streams: &Streams, session: Session, front: &mut J
     let farewell = parts.metadata.propose(Command::Evict { session });
     if !matches!(parts.env.timeout(FAREWELL, farewell).await, Some(Ok(_))) {
         tracing::debug!("the farewell was not heard");
+    }
+    if parts.metadata.view().sessions().next().is_some() {
+        parts.env.clock.sleep(LINGER).await;
     }
 }
 

@@ -55,7 +55,7 @@ pub struct Applicant {
     pub node: NodeId,
     /// Random number of the process.
     pub nonce: u128,
-    /// Address, slots, labels, engine.
+    /// Address, slots, labels, engine, and the form of the write-ahead log that it wishes.
     pub info: NodeInfo,
 }
 
@@ -76,7 +76,7 @@ pub async fn register(
         let session = Session { node: who.node, epoch };
         if prepared != Some(session) {
             // The log of append files needs its folder before anybody may look for it.
-            info.wal = match store.prepare_log(session, WalForm::Files).await {
+            info.wal = match store.prepare_log(session, who.info.wal).await {
                 Ok(form) => form,
                 Err(StoreError::Taken { .. }) => {
                     epoch = Epoch(epoch.0 + 1);

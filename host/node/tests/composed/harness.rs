@@ -185,7 +185,11 @@ impl Cluster {
 
     async fn send(&self, authority: &str, method: Method, path: &str, body: &str) -> Answer {
         let env = self.world.env("client");
-        let connection = env.net.connect(authority).await.unwrap();
+        // Nobody listens: as little as a 503.
+        let Ok(connection) = env.net.connect(authority).await else {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Answer { status, headers: HeaderMap::new(), body: Bytes::new() };
+        };
         let (mut sender, driver) =
             hyper::client::conn::http1::handshake(TokioIo::new(connection)).await.unwrap();
         tokio::spawn(driver);
