@@ -3,6 +3,7 @@
 
 use super::Exit;
 use super::client::{AdminArgs, AdminClient};
+use super::out::out;
 use super::table::{field, json, table};
 use bytes::Bytes;
 use clap::Subcommand;
@@ -138,11 +139,11 @@ async fn cluster(client: &AdminClient, as_json: bool) -> anyhow::Result<()> {
     }
     let streams = &cluster["streams"];
     let policy = &cluster["policy"];
-    println!("leader    node {}", field(&cluster, "leader"));
-    println!("voters    {}", field(&cluster, "voters"));
-    println!("learners  {}", field(&cluster, "learners"));
-    println!("nodes     {}", field(&cluster, "nodes"));
-    println!(
+    out!("leader    node {}", field(&cluster, "leader"));
+    out!("voters    {}", field(&cluster, "voters"));
+    out!("learners  {}", field(&cluster, "learners"));
+    out!("nodes     {}", field(&cluster, "nodes"));
+    out!(
         "streams   {} ({} unplaced, {} placed, {} opened, {} closed)",
         field(streams, "total"),
         field(streams, "unplaced"),
@@ -150,8 +151,8 @@ async fn cluster(client: &AdminClient, as_json: bool) -> anyhow::Result<()> {
         field(streams, "opened"),
         field(streams, "closed"),
     );
-    println!("transfers {}", field(&cluster, "transfers"));
-    println!(
+    out!("transfers {}", field(&cluster, "transfers"));
+    out!(
         "policy    {} {} (active from index {}, {} fallbacks on this node)",
         field(policy, "name"),
         short(&field(policy, "digest")),
@@ -159,7 +160,7 @@ async fn cluster(client: &AdminClient, as_json: bool) -> anyhow::Result<()> {
         field(policy, "fallbacks"),
     );
     let digest = field(&cluster, "state_digest");
-    println!("state     {} at index {}", short(&digest), field(&cluster, "applied_index"));
+    out!("state     {} at index {}", short(&digest), field(&cluster, "applied_index"));
     Ok(())
 }
 
@@ -208,6 +209,6 @@ fn show(value: &Value, as_json: bool) {
         return json(value);
     }
     for (key, _) in value.as_object().into_iter().flatten() {
-        println!("{key:<13} {}", field(value, key));
+        out!("{key:<13} {}", field(value, key));
     }
 }

@@ -5,6 +5,7 @@
 
 use super::Exit;
 use super::client::{AdminArgs, AdminClient};
+use super::out::out;
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use clap::Args;
@@ -215,15 +216,15 @@ async fn all_ready(env: &Env, nodes: &[DevNode], children: &mut [Child]) -> anyh
 
 fn greet(nodes: &[DevNode], dir: &Path) {
     for node in nodes {
-        println!("node {}    http://{}    admin http://{}", node.id, node.client, node.admin);
+        out!("node {}    http://{}    admin http://{}", node.id, node.client, node.admin);
     }
     let (first, last) = (nodes[0].client, nodes[nodes.len() - 1].client);
-    println!("data      {}", dir.display());
-    println!("\ntry:");
-    println!("  curl -L -X PUT http://{first}/hello -H 'Content-Type: text/plain'");
-    println!("  curl -L -X POST http://{last}/hello -H 'Content-Type: text/plain' -d 'a record'");
-    println!("  curl -L http://{first}/hello");
-    println!("\nCtrl-C ends all of them.");
+    out!("data      {}", dir.display());
+    out!("\ntry:");
+    out!("  curl -L -X PUT http://{first}/hello -H 'Content-Type: text/plain'");
+    out!("  curl -L -X POST http://{last}/hello -H 'Content-Type: text/plain' -d 'a record'");
+    out!("  curl -L http://{first}/hello");
+    out!("\nCtrl-C ends all of them.");
 }
 
 /// Resolves when a person or a supervisor wants the end.

@@ -9,6 +9,7 @@ mod cluster;
 mod dev;
 mod exit;
 pub mod logging;
+mod out;
 mod policy;
 mod serve;
 mod stream;

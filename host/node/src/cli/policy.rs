@@ -2,6 +2,7 @@
 
 use super::Exit;
 use super::client::{AdminArgs, AdminClient};
+use super::out::out;
 use super::table::{field, json, table};
 use anyhow::Context;
 use bytes::Bytes;
@@ -110,13 +111,13 @@ fn check(component: &[u8], nodes: usize, as_json: bool) -> anyhow::Result<()> {
         }));
         return Ok(());
     }
-    println!("{} {}: {}", about.name, about.version, about.summary);
-    println!("digest       {digest}");
-    println!("size         {} bytes of {}", report.size, headwater_policy::MAX_COMPONENT_BYTES);
-    println!("needs        {}", if about.needs_labels { "labels" } else { "nothing" });
-    println!("place        {} fuel of {place_limit}", report.place_fuel);
-    println!("route        {} fuel of {}", report.route_fuel, limits.route_fuel);
-    println!("imports nothing; answers alike on fresh instances and two engines");
+    out!("{} {}: {}", about.name, about.version, about.summary);
+    out!("digest       {digest}");
+    out!("size         {} bytes of {}", report.size, headwater_policy::MAX_COMPONENT_BYTES);
+    out!("needs        {}", if about.needs_labels { "labels" } else { "nothing" });
+    out!("place        {} fuel of {place_limit}", report.place_fuel);
+    out!("route        {} fuel of {}", report.route_fuel, limits.route_fuel);
+    out!("imports nothing; answers alike on fresh instances and two engines");
     Ok(())
 }
 
@@ -124,7 +125,7 @@ fn show(value: &Value, as_json: bool) {
     if as_json {
         return json(value);
     }
-    println!("{}", field(value, "digest"));
+    out!("{}", field(value, "digest"));
 }
 
 async fn list(client: &AdminClient, as_json: bool) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! `headwater serve`: a node, from its settings to its exit code.
 
+use super::out::out;
 use super::{Exit, logging};
 use crate::config::ServeArgs;
 use crate::node::{Node, NodeError, SessionError};
@@ -13,7 +14,7 @@ pub async fn run(args: ServeArgs, env: Env) -> anyhow::Result<Exit> {
     let (dump, with_stdin) = (args.dump_config, args.exit_with_stdin);
     let config = args.config()?;
     if dump {
-        println!("{}", serde_json::to_string_pretty(&config)?);
+        out!("{}", serde_json::to_string_pretty(&config)?);
         return Ok(Exit::Done);
     }
     logging::init(config.log_format);

@@ -1,15 +1,16 @@
 //! Tables and JSON on stdout, for the commands that a person and a script both read.
 
+use super::out::out;
 use serde_json::Value;
 
 /// Writes a value as JSON.
 pub fn json(value: &Value) {
-    println!("{value:#}");
+    out!("{value:#}");
 }
 
 /// Writes rows under a heading, in columns.
 pub fn table(heading: &[&str], rows: &[Vec<String>]) {
-    print!("{}", render(heading, rows));
+    out!("{}", render(heading, rows).trim_end());
 }
 
 /// The text of one field of an answer, `-` when it is not there.
