@@ -119,8 +119,8 @@ fn commands() -> Vec<(&'static str, Vec<Command>)> {
         ("transfer", vec![transfer.clone()]),
         ("transfer, cancel", vec![transfer, Command::CancelTransfer { stream: open, epoch: first }]),
         ("set node", vec![set]),
-        ("evict", vec![Command::Evict { session: three }]),
-        ("evict itself with 10,000 streams open", vec![Command::Evict { session: ONE }]),
+        ("evict", vec![Command::Evict { session: three, silent: false }]),
+        ("evict itself with 10,000 streams open", vec![Command::Evict { session: ONE, silent: false }]),
         ("put policy of 1 MiB", vec![put]),
         ("rejected", vec![Command::Open { stream: open, epoch: StreamEpoch(7) }]),
     ]

@@ -61,6 +61,9 @@ pub enum Command {
     Evict {
         /// The session that is meant; another epoch of the node is not touched.
         session: Session,
+        /// Proposed by the leader, which has answered none of its heartbeats for so long that its lease
+        /// is over.
+        silent: bool,
     },
     /// A replaced session that its node does not recover: its streams no longer count as placed on that
     /// node, and close when they are recovered.
@@ -431,6 +434,7 @@ impl std::fmt::Display for SessionState {
             SessionState::Registered => "registered",
             SessionState::Retired(RetiredBy::Replaced) => "replaced by a later process",
             SessionState::Retired(RetiredBy::Evicted) => "evicted",
+            SessionState::Retired(RetiredBy::Silent) => "evicted for silence",
         })
     }
 }

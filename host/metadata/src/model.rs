@@ -252,6 +252,8 @@ pub struct LockIdentity {
 pub enum RetiredBy {
     /// A later epoch of the same node registered.
     Replaced,
-    /// Evicted, by the leader or a person.
+    /// Evicted: by a person, or its own farewell.
     Evicted,
+    /// Evicted by the leader for silence: its lease was over before.
+    Silent,
 }

@@ -170,7 +170,7 @@ impl Apply<'_> {
             SetNode { node, slots, labels, draining } => {
                 self.set_node(*node, *slots, labels.as_ref(), *draining)
             }
-            Evict { session } => self.evict(*session),
+            Evict { session, silent } => self.evict(*session, *silent),
             Disown { session } => self.disown(*session),
             CreateStream(create) => self.create_stream(create),
             DeleteStream { stream, epoch } => self.delete_stream(*stream, *epoch),

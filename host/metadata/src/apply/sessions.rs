@@ -73,13 +73,14 @@ fn retire(state: &mut State, index: u64, node: NodeId, why: RetiredBy) {
 }
 
 impl Apply<'_> {
-    pub(super) fn evict(&mut self, session: Session) -> Verdict {
+    pub(super) fn evict(&mut self, session: Session, silent: bool) -> Verdict {
         match self.state.session_state(session) {
             SessionState::Registered => {}
             SessionState::Retired(_) => return Ok(Done::Redundant(Answer::Done)),
             SessionState::Unknown => return Err(Rejection::NoSession(session)),
         }
-        retire(self.state, self.index, session.node, RetiredBy::Evicted);
+        let why = if silent { RetiredBy::Silent } else { RetiredBy::Evicted };
+        retire(self.state, self.index, session.node, why);
         // A move to a node that is gone would wait for ever.
         let coming: Vec<StreamId> = self.state.coming(session.node).collect();
         for stream in coming {

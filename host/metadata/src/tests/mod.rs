@@ -233,7 +233,7 @@ impl Cluster {
     }
 
     pub(crate) fn evict(&mut self, by: Session, session: Session) -> Outcome {
-        self.propose(by, Command::Evict { session })
+        self.propose(by, Command::Evict { session, silent: false })
     }
 
     pub(crate) fn recover(

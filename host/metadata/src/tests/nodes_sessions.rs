@@ -135,6 +135,20 @@ fn disown_ends_what_a_restart_keeps() {
 }
 
 #[test]
+fn an_eviction_for_silence_is_told_from_others_and_closes_streams_alike() {
+    let mut cluster = Cluster::of(3);
+    let one = session(1, 100);
+    let stream = cluster.opened(session(2, 100), "/s");
+    applied(cluster.propose(one, Command::Evict { session: session(2, 100), silent: true }));
+    applied(cluster.evict(one, session(3, 100)));
+    // The first reason stays.
+    redundant(cluster.propose(one, Command::Evict { session: session(3, 100), silent: true }));
+    let why = |session| cluster.state.retired(session).unwrap().why;
+    assert_eq!((why(session(2, 100)), why(session(3, 100))), (RetiredBy::Silent, RetiredBy::Evicted));
+    assert_eq!(cluster.effective(stream), Effective::Closed(NodeId(2)));
+}
+
+#[test]
 fn every_command_of_a_session_that_is_not_registered_is_rejected_and_changes_nothing() {
     let mut cluster = Cluster::of(3);
     let one = session(1, 100);
@@ -168,7 +182,7 @@ pub(super) fn one_of_each(stream: StreamId) -> Vec<Command> {
     let epoch = StreamEpoch(1);
     vec![
         Command::SetNode { node: NodeId(1), slots: Some(9), labels: None, draining: Some(true) },
-        Command::Evict { session: session(1, 100) },
+        Command::Evict { session: session(1, 100), silent: false },
         Command::Disown { session: session(2, 100) },
         Command::CreateStream(create("/new")),
         Command::DeleteStream { stream, epoch },

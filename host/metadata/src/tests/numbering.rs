@@ -78,7 +78,11 @@ fn answers_stay_with_an_ended_session_until_it_is_recovered() {
 fn a_session_that_evicts_itself_is_told_so_and_does_nothing_more() {
     let mut cluster = Cluster::of(2);
     let two = session(2, 100);
-    let entry = batch(two, 1, vec![Command::Evict { session: two }, Command::CreateStream(create("/a"))]);
+    let entry = batch(
+        two,
+        1,
+        vec![Command::Evict { session: two, silent: false }, Command::CreateStream(create("/a"))],
+    );
     let outcomes = cluster.entry(&entry);
     let why = SessionState::Retired(RetiredBy::Evicted);
     let rejected = Outcome::Rejected(Rejection::NotRegistered { session: two, why });

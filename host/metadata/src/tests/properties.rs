@@ -91,7 +91,10 @@ impl Writer {
             25 => Command::CompleteTransfer { stream, epoch },
             26 => Command::CancelTransfer { stream, epoch },
             27 | 28 => Command::DeleteStream { stream, epoch },
-            29 => Command::Evict { session: state.session_of(node).unwrap_or(ended) },
+            29 => Command::Evict {
+                session: state.session_of(node).unwrap_or(ended),
+                silent: node.0.is_multiple_of(2),
+            },
             30..=33 => {
                 let left: Vec<StreamId> = state.open_in(ended).take(usize::from(x % 4)).collect();
                 let left = left.into_iter().filter_map(|id| state.stream(id));

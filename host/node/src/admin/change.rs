@@ -39,7 +39,7 @@ pub async fn evict(parts: &Parts, id: &str) -> Result<Response<Body>, Problem> {
     let Some(session) = known.session() else {
         return Err(Problem::conflict(format!("node {node} has no session: it was evicted before")));
     };
-    propose(parts, Command::Evict { session }).await?;
+    propose(parts, Command::Evict { session, silent: false }).await?;
     tracing::info!(%session, "evicted on request");
     Ok(json_answer(&json!({ "id": node, "epoch": session.epoch, "state": "evicted" })))
 }

@@ -56,14 +56,15 @@ pub fn plan(facts: &Facts<'_>) -> Vec<Action> {
 
 /// When it is this node's turn to recover the session, counted from when it heard of its end.
 ///
-/// A lease of the session may still run for two lease times, unless this process holds the very lock
-/// that the session held: then its process is gone. A restarted node comes first for its own session;
+/// A lease of the session may still run for two lease times, unless the session was evicted for silence,
+/// or this process holds the very lock that the session held: then its process is gone. A restarted node comes first for its own session;
 /// the others follow one eviction period apart, beginning with another node for each session.
 fn due(facts: &Facts<'_>, ended: &Retired) -> Option<Duration> {
-    let lease = facts.evict_after / 3;
+    // Who was evicted for silence had no lease left.
+    let leases = if ended.why == RetiredBy::Silent { Duration::ZERO } else { facts.evict_after / 3 * 2 };
     if ended.session.node == facts.me.node {
         let same_lock = ended.lock == *facts.lock;
-        return Some(if same_lock { Duration::ZERO } else { lease * 2 });
+        return Some(if same_lock { Duration::ZERO } else { leases });
     }
     let registered = facts.view.sessions().map(|live| live.session.node);
     let others: Vec<NodeId> = registered.filter(|node| *node != ended.session.node).collect();
@@ -72,7 +73,7 @@ fn due(facts: &Facts<'_>, ended: &Retired) -> Option<Duration> {
     let turn = u32::try_from((place + others.len() - first) % others.len()).unwrap_or(u32::MAX);
     // A node that came back takes care of what it left.
     let own_first = ended.why == RetiredBy::Replaced || facts.view.session_of(ended.session.node).is_some();
-    Some(lease * 2 + facts.evict_after.saturating_mul(turn.saturating_add(u32::from(own_first))))
+    Some(leases + facts.evict_after.saturating_mul(turn.saturating_add(u32::from(own_first))))
 }
 
 /// Open streams that shall go elsewhere: those on their way to another node, and all of a draining one

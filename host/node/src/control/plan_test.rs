@@ -108,12 +108,22 @@ fn a_restarted_node_recovers_its_own_session_at_once_when_it_holds_the_lock() {
 #[test]
 fn one_node_recovers_an_evicted_session_and_the_next_one_takes_over() {
     let mut cluster = three();
-    cluster.propose(session(1, 10), Command::Evict { session: session(3, 10) });
+    cluster.propose(session(1, 10), Command::Evict { session: session(3, 10), silent: false });
     let turns =
         |known_for| [1, 2].map(|node| !cluster.plan(session(node, 10), &lock(node), known_for).is_empty());
     assert_eq!(turns(Duration::from_millis(1_999)), [false, false], "a lease may still run");
     assert_eq!(turns(Duration::from_secs(2)).iter().filter(|t| **t).count(), 1, "one node recovers");
     assert_eq!(turns(Duration::from_secs(5)), [true, true], "the next one takes it up");
+}
+
+#[test]
+fn nobody_waits_for_the_lease_of_a_session_that_was_silent() {
+    let mut cluster = three();
+    cluster.propose(session(1, 10), Command::Evict { session: session(3, 10), silent: true });
+    let turns =
+        |known_for| [1, 2].map(|node| !cluster.plan(session(node, 10), &lock(node), known_for).is_empty());
+    assert_eq!(turns(Duration::ZERO).iter().filter(|t| **t).count(), 1, "one node recovers, at once");
+    assert_eq!(turns(EVICT_AFTER), [true, true], "the next one takes it up");
 }
 
 #[test]

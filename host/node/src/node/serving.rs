@@ -204,7 +204,7 @@ async fn drain(parts: &Parts, streams: &Streams, session: Session, front: &mut J
         tracing::warn!("some streams could not be closed in time: the next session recovers them");
         return;
     }
-    let farewell = parts.metadata.propose(Command::Evict { session });
+    let farewell = parts.metadata.propose(Command::Evict { session, silent: false });
     if !matches!(parts.env.timeout(FAREWELL, farewell).await, Some(Ok(_))) {
         tracing::debug!("the farewell was not heard");
     }

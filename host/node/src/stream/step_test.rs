@@ -88,7 +88,7 @@ impl Fixture {
     }
 
     fn evict(&mut self, node: u64) {
-        self.apply(3, 100, Command::Evict { session: session(node, 100) });
+        self.apply(3, 100, Command::Evict { session: session(node, 100), silent: false });
     }
 
     /// What nodes 1 and 2, at this epoch, do next.

@@ -87,7 +87,7 @@ async fn an_evicted_node_registers_anew_and_serves_again() {
     let owner = cluster.owner(1, "/a").unwrap();
     let old = cluster.parts(1).metadata.view().session_of(headwater_metadata::NodeId(owner)).unwrap();
     let other = 1 + owner % 3;
-    let evicted = cluster.parts(other).metadata.propose(Command::Evict { session: old }).await;
+    let evicted = cluster.parts(other).metadata.propose(Command::Evict { session: old, silent: false }).await;
     assert!(matches!(evicted, Ok(Outcome::Applied(_))), "{evicted:?}");
     let view = || cluster.parts(other).metadata.view();
     until(|| view().session_of(old.node).is_some_and(|session| session.epoch > old.epoch)).await;

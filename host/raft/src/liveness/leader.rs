@@ -17,6 +17,9 @@ use std::time::Duration;
 /// A node whose store fails for so long, while most others' works, is heard no more.
 const STORE_FAILS: u64 = 10_000;
 
+/// A tick is late when it comes after so many intervals.
+const LATE: u32 = 3;
+
 /// What a member knows while it leads. Empty while it does not.
 #[derive(Default)]
 pub(crate) struct Leader {
@@ -86,6 +89,9 @@ impl Leader {
             return Err("the store refuses this node while it serves the others");
         }
         term.ledger.heard(beat.session);
+        if beat.evict_after != core.options.evict_after {
+            return Err("the nodes have different --evict-after: without leases, reads ask each time");
+        }
         Ok(())
     }
 
@@ -117,10 +123,14 @@ impl Leader {
         }
         let Some(term) = term.as_mut() else { return (Vec::new(), false) };
         let interval = beat(core.options.evict_after);
-        let late = term.tick.passed(&now) > interval * 3 / 2;
+        if term.tick.slept(&now) > interval {
+            term.woke = now.monotonic();
+        }
+        // A tick counts one interval, however long it took: being late is about fairness to those who
+        // were not heard meanwhile, and a busy machine's hiccup is no reason to begin anew.
+        let late = term.tick.passed(&now) > interval * LATE;
         if late {
             count(&core.counters.ticks_late);
-            term.woke = now.monotonic();
         }
         term.tick = now;
         let view = core.published.view();
@@ -184,7 +194,7 @@ pub(crate) async fn watch(core: Arc<Core>, proposer: Proposer) {
 /// Proposes an eviction. Only a known outcome ends the silence towards the session: an eviction of
 /// unknown outcome may still apply.
 async fn evict(core: Arc<Core>, proposer: Proposer, session: Session) {
-    match proposer.propose(Command::Evict { session }).await {
+    match proposer.propose(Command::Evict { session, silent: true }).await {
         Ok(Outcome::Applied(_) | Outcome::Redundant(_)) => core.liveness.settled(session),
         Ok(Outcome::Rejected(why)) => {
             tracing::warn!(%session, %why, "not evicted");

@@ -56,7 +56,7 @@ impl Lease {
         let failed = *self.store_failed.lock();
         let since = failed.map(|since| self.core.env.clock.boot().saturating_sub(since));
         let store_fails_ms = since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
-        Beat { session, store_fails_ms }
+        Beat { session, evict_after: self.core.options.evict_after, store_fails_ms }
     }
 
     /// Sends heartbeats while there is a session.

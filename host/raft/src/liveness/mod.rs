@@ -25,6 +25,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Beat {
     pub session: Session,
+    /// What the sender takes for the eviction time. Its lease is a third of that, so the leader must mean
+    /// the same.
+    pub evict_after: Duration,
     /// How long the shared store has refused this node, milliseconds; `None` when it works.
     pub store_fails_ms: Option<u64>,
 }

@@ -66,7 +66,7 @@ async fn a_session_that_is_evicted_or_replaced_learns_it_and_proposes_no_more() 
     let world = World::new(403);
     let (nodes, _) = three(&world, |_| {}).await;
     let end = nodes[1].metadata.session_end();
-    let evict = Command::Evict { session: nodes[1].session };
+    let evict = Command::Evict { session: nodes[1].session, silent: false };
     assert!(matches!(nodes[0].metadata.propose(evict).await, Ok(Outcome::Applied(Answer::Done))));
     until(|| *end.borrow() == Some(RetiredBy::Evicted)).await;
     let refused = nodes[1].metadata.propose(create("/late")).await;

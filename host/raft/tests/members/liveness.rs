@@ -143,3 +143,19 @@ async fn att_14_a_node_whose_store_fails_alone_is_evicted_and_not_when_all_fail(
     assert!(!holds(&nodes[alone]));
     assert_eq!(nodes.iter().map(|node| evictions(&node.metadata)).sum::<u64>(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_means_another_eviction_time_has_no_lease_and_is_not_evicted() {
+    let world = World::new(607);
+    let (nodes, setup) = three(&world, evicting).await;
+    let change: fn(&mut Options) = |options| {
+        evicting(options);
+        options.evict_after = Duration::from_secs(9);
+    };
+    let other = start(&world, "n4", &Setup { change, ..setup }).await;
+    until(|| nodes.iter().all(holds)).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!holds(&other) && nodes.iter().all(holds));
+    assert!(nodes.iter().all(|node| evictions(&node.metadata) == 0));
+    assert_eq!(state(&nodes[0], other.session), SessionState::Registered);
+}

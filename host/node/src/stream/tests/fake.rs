@@ -90,7 +90,7 @@ impl Cluster {
 
     /// Proposes as an operator would, through another session.
     pub fn evict(&self, by: &Process, session: Session) {
-        let outcome = by.log.now(Command::Evict { session });
+        let outcome = by.log.now(Command::Evict { session, silent: false });
         assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
     }
 
