@@ -172,7 +172,7 @@ mod tests {
             text.0,
             "# HELP a What it is.\n# TYPE a gauge\na 1\n\
              # HELP b_total How many.\n# TYPE b_total counter\nb_total{x=\"1\"} 2\nb_total{x=\"2\"} 3\n\
-             # HELP c_sent_total Number of sent.\n# TYPE c_sent_total counter\nc_sent_total 4\n"
+             # HELP c_sent_total Counter: sent.\n# TYPE c_sent_total counter\nc_sent_total 4\n"
         );
     }
 }
