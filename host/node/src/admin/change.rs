@@ -25,6 +25,9 @@ pub async fn set_node(call: Call<'_>, id: &str) -> Result<Response<Body>, Proble
     if slots.is_none() && labels.is_none() && draining.is_none() {
         return Err(Problem::bad("nothing to change: give slots, labels or draining"));
     }
+    if parts.metadata.view().node(node).is_none() {
+        return Err(Problem::absent(format!("there is no node {node}")));
+    }
     propose(parts, Command::SetNode { node, slots, labels, draining }).await?;
     let view = parts.metadata.view();
     let node = view.node(node).ok_or_else(|| Problem::absent(format!("there is no node {node}")))?;

@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 pub const CLIENT_PORT: u16 = 4437;
 pub const PEER_PORT: u16 = 4637;
+pub const ADMIN_PORT: u16 = 4537;
 
 /// Machines `n1`, `n2`, … over one store.
 pub struct Cluster {
@@ -42,6 +43,13 @@ pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
+}
+
+impl Answer {
+    /// The body as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
 }
 
 impl Cluster {
@@ -73,6 +81,7 @@ impl Cluster {
         let mut config = ServeConfig::local(NodeId(node), "/data", "s3://bucket");
         config.listen.set_port(CLIENT_PORT);
         config.peer.set_port(PEER_PORT);
+        config.admin.set_port(ADMIN_PORT);
         if node > 1 {
             config.join = vec![format!("n1:{PEER_PORT}")];
         }
@@ -151,14 +160,24 @@ impl Cluster {
 
     /// Sends a request to a node and gives its own answer.
     pub async fn ask(&self, node: u64, method: Method, path: &str, body: &str) -> Answer {
-        self.send(&format!("n{node}:{CLIENT_PORT}"), method, path, body).await
+        self.send(&format!("n{node}:{CLIENT_PORT}"), method, path, body, None).await
+    }
+
+    /// Sends a request to a node's admin API.
+    pub async fn admin(&self, node: u64, method: Method, path: &str, body: &str) -> Answer {
+        self.send(&format!("n{node}:{ADMIN_PORT}"), method, path, body, None).await
+    }
+
+    /// The same with a token.
+    pub async fn admin_with(&self, node: u64, path: &str, token: &str) -> Answer {
+        self.send(&format!("n{node}:{ADMIN_PORT}"), Method::GET, path, "", Some(token)).await
     }
 
     /// Sends a request to a node and follows redirects.
     pub async fn follow(&self, node: u64, method: Method, path: &str, body: &str) -> Answer {
         let mut authority = format!("n{node}:{CLIENT_PORT}");
         for _ in 0..5 {
-            let answer = self.send(&authority, method.clone(), path, body).await;
+            let answer = self.send(&authority, method.clone(), path, body, None).await;
             if answer.status != StatusCode::TEMPORARY_REDIRECT {
                 return answer;
             }
@@ -183,7 +202,14 @@ impl Cluster {
         panic!("{method} {path}: nothing but 503");
     }
 
-    async fn send(&self, authority: &str, method: Method, path: &str, body: &str) -> Answer {
+    async fn send(
+        &self,
+        authority: &str,
+        method: Method,
+        path: &str,
+        body: &str,
+        token: Option<&str>,
+    ) -> Answer {
         let env = self.world.env("client");
         // Nobody listens: as little as a 503.
         let Ok(connection) = env.net.connect(authority).await else {
@@ -198,6 +224,7 @@ impl Cluster {
             .uri(path)
             .header("host", authority)
             .header("content-type", "text/plain")
+            .header("authorization", token.map_or_else(String::new, |token| format!("Bearer {token}")))
             .body(Full::new(Bytes::from(body.to_owned())))
             .unwrap();
         let (head, body) = sender.send_request(request).await.unwrap().into_parts();

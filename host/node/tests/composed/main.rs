@@ -7,6 +7,7 @@
     reason = "the test owns the clock: tokio's, paused"
 )]
 
+mod admin;
 mod cluster;
 mod harness;
 mod starting;

@@ -132,3 +132,16 @@ async fn own_01_a_second_process_with_the_id_takes_over_and_the_first_ends() {
     cluster.append(1, "/a", "y").await;
     assert_eq!(cluster.read(3, "/a").await, "xy");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_node_that_may_not_come_back_ends_as_fenced() {
+    let mut cluster = Cluster::three(21).await;
+    cluster.kill(2);
+    let mut config = cluster.config(2);
+    config.no_rejoin = true;
+    cluster.try_start(config).await.unwrap();
+    cluster.serves(2).await;
+    let evicted = cluster.admin(1, http::Method::DELETE, "/admin/nodes/2", "").await;
+    assert_eq!(evicted.status, http::StatusCode::OK, "{evicted:?}");
+    assert!(matches!(cluster.ends(2).await, Ok(Exit::Fenced)));
+}
