@@ -4,11 +4,11 @@
 //! paths are mapped to fixed ones.
 
 use crate::workspace::Workspace;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TARGET: &str = "wasm32-unknown-unknown";
+pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 const PROFILE: &str = "guest";
 
 /// The compiler of this machine.
@@ -43,6 +43,11 @@ impl Toolchain {
         self.sysroot.join("lib/rustlib").join(TARGET).join("lib").is_dir()
     }
 
+    pub(crate) fn must_have_target(&self) -> Result<()> {
+        ensure!(self.has_target(), "the target {TARGET} is not installed: rustup target add {TARGET}");
+        Ok(())
+    }
+
     /// What is passed to cargo and rustc, with names in place of this machine's folders.
     pub fn flags() -> Vec<String> {
         let mut flags: Vec<String> =
@@ -51,8 +56,8 @@ impl Toolchain {
         flags
     }
 
-    fn rustflags(&self, workspace: &Workspace) -> String {
-        let folders = [workspace.root().to_owned(), cargo_home(), self.sysroot.join("lib/rustlib/src/rust")];
+    pub(crate) fn rustflags(&self, root: &Path) -> String {
+        let folders = [root.to_owned(), cargo_home(), self.sysroot.join("lib/rustlib/src/rust")];
         let rust = format!("/rustc/{}", self.commit);
         let flags = remaps().zip(folders).map(|((name, to), folder)| {
             let to = if name == "RUST_SRC" { rust.as_str() } else { to };
@@ -76,17 +81,15 @@ fn cargo_arguments(policy: &str) -> Vec<String> {
 
 /// Builds a policy of the workspace and answers with its component.
 pub fn build(workspace: &Workspace, toolchain: &Toolchain, policy: &str) -> Result<Vec<u8>> {
-    if !toolchain.has_target() {
-        bail!("the target {TARGET} is not installed: rustup target add {TARGET}");
-    }
+    toolchain.must_have_target()?;
     // A folder of its own: a test that builds a policy must not wait for the cargo that runs the test.
     let target = workspace.root().join("target/guest");
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let status = cargo()
         .current_dir(workspace.root())
         .args(cargo_arguments(policy))
         .arg("--target-dir")
         .arg(&target)
-        .env("CARGO_ENCODED_RUSTFLAGS", toolchain.rustflags(workspace))
+        .env("CARGO_ENCODED_RUSTFLAGS", toolchain.rustflags(workspace.root()))
         .env_remove("RUSTFLAGS")
         .status()
         .context("starting cargo")?;
@@ -100,11 +103,15 @@ pub fn encode(module: &[u8]) -> Result<Vec<u8>> {
     wit_component::ComponentEncoder::default().validate(true).module(module)?.encode()
 }
 
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
 fn rustc() -> Command {
     Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
 }
 
-fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("running {command:?}"))?;
     ensure!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)

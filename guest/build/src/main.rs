@@ -1,17 +1,25 @@
 //! `cargo build-policies`: builds every policy of `guest/` into `guest/prebuilt/` and writes the manifest.
-//! With `--check` it builds nothing and says whether the prebuilt components belong to these sources.
+//! With `--check` it builds nothing and says whether the prebuilt components belong to these sources; with
+//! `--crate DIR` it builds a policy that is not of this repository.
 
 #![allow(clippy::disallowed_methods)]
 
 use anyhow::{Context, Result, bail};
-use headwater_guest_build::{Built, Manifest, Toolchain, Workspace, build, differences};
+use headwater_guest_build::{
+    Built, Manifest, Toolchain, Workspace, build, build_outside, differences, sha256,
+};
+use std::path::{Path, PathBuf};
 
 fn main() -> Result<()> {
     let workspace = Workspace::default();
     match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
         [] => build_all(&workspace),
         [flag] if flag == "--check" => check(&workspace),
-        _ => bail!("usage: cargo build-policies [--check]"),
+        [flag, folder] if flag == "--crate" => outside(folder.as_ref(), None),
+        [flag, folder, to, file] if flag == "--crate" && to == "--out" => {
+            outside(folder.as_ref(), Some(file.into()))
+        }
+        _ => bail!("usage: headwater-guest-build [--check | --crate DIR [--out FILE]]"),
     }
 }
 
@@ -28,6 +36,14 @@ fn build_all(workspace: &Workspace) -> Result<()> {
         manifest.policies.insert(policy, built);
     }
     manifest.write(workspace)
+}
+
+fn outside(folder: &Path, out: Option<PathBuf>) -> Result<()> {
+    let built = build_outside(folder, &Toolchain::detect()?)?;
+    let path = out.unwrap_or_else(|| folder.join(format!("{}.wasm", built.name)));
+    std::fs::write(&path, &built.component).with_context(|| format!("writing {}", path.display()))?;
+    println!("{}: {} bytes, {}", path.display(), built.component.len(), sha256(&built.component));
+    Ok(())
 }
 
 fn check(workspace: &Workspace) -> Result<()> {

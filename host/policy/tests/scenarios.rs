@@ -59,5 +59,5 @@ fn a_tenant_reaches_two_nodes_under_tenant_shuffle() {
         assert!(step.spread.nodes_of_a_tenant.0 >= 1);
     }
     let spread = simulate(&policy("least-ratio"), &setup).expect("runs").steps[0].spread.nodes_of_a_tenant;
-    assert_eq!(spread.2, 3, "each tenant meets three of the nodes in turn");
+    assert_eq!(spread.2, 6, "without it some tenant is everywhere");
 }

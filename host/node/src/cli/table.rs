@@ -31,7 +31,8 @@ pub fn field(value: &Value, key: &str) -> String {
     }
 }
 
-fn render(heading: &[&str], rows: &[Vec<String>]) -> String {
+/// The text of a table.
+pub fn render(heading: &[&str], rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = heading.iter().map(|h| h.chars().count()).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {

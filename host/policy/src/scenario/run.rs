@@ -151,14 +151,19 @@ fn streams(case: &Place) -> String {
     }
 }
 
-/// The nodes in a line: `1 (4 slots, 7 streams, zone=a), 2 (draining)`.
+/// The nodes in a line, with what is not as a node is by default: `1 (4 slots, 7 streams), 2, 3 (draining)`.
 fn described(nodes: &[Node]) -> String {
     let described = nodes.iter().map(|node| {
         let plural = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        let mut facts = vec![plural(node.slots.into(), "slot"), plural(node.assigned, "stream")];
+        let mut facts = Vec::new();
+        facts.extend((node.slots != 1).then(|| plural(node.slots.into(), "slot")));
+        facts.extend((node.assigned > 0).then(|| plural(node.assigned, "stream")));
         facts.extend(node.labels.iter().map(|(key, value)| format!("{key}={value}")));
         facts.extend(node.draining.then(|| "draining".to_owned()));
-        format!("{} ({})", node.id, facts.join(", "))
+        match facts.is_empty() {
+            true => node.id.to_string(),
+            false => format!("{} ({})", node.id, facts.join(", ")),
+        }
     });
     let described: Vec<_> = described.collect();
     if described.is_empty() { "no nodes".to_owned() } else { format!("nodes {}", described.join(", ")) }

@@ -46,9 +46,9 @@ pub struct Setup {
     pub nodes: Vec<Named>,
     /// How many streams are placed on it.
     pub streams: u64,
-    /// They belong to so many tenants, in turn: `/tenant-1/stream-1`, `/tenant-2/stream-2` and so on.
+    /// They belong to so many tenants, mixed: `/tenant-3/stream-1`, `/tenant-1/stream-2` and so on.
     pub tenants: u64,
-    /// The node that all requests arrive at, by name; each node in turn when absent.
+    /// The node that all requests arrive at, by name; the nodes mixed when absent.
     pub proposer: Option<String>,
     /// What happens afterwards, in order.
     pub events: Vec<Event>,
@@ -130,6 +130,15 @@ struct Stream {
     owner: Option<u64>,
 }
 
+/// Numbers in an order without a pattern, the same in every run (splitmix64): taken in turn, tenants and
+/// nodes would beat against a policy that goes round as well.
+fn mixed(number: u64) -> u64 {
+    let bits = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
 #[derive(Clone)]
 struct World<'a> {
     policy: &'a Trial,
@@ -146,14 +155,12 @@ impl World<'_> {
             None => self.nodes.iter().map(|named| named.node.id).collect(),
         };
         for number in 0..setup.streams {
-            let tenant = number % setup.tenants.max(1);
+            let tenant = mixed(2 * number) % setup.tenants.max(1);
+            let proposer = mixed(2 * number + 1) % (proposers.len() as u64).max(1);
             self.streams.push(Stream {
                 name: format!("/tenant-{}/stream-{}", tenant + 1, number + 1),
                 tenant,
-                proposer: proposers
-                    .get(number as usize % proposers.len().max(1))
-                    .copied()
-                    .unwrap_or_default(),
+                proposer: proposers.get(proposer as usize).copied().unwrap_or_default(),
                 owner: None,
             });
             self.place(number as usize)?;

@@ -1,4 +1,12 @@
-//! `headwater policy`: push, list, activate, roll back on a running cluster, and `check` without one.
+//! `headwater policy`: push, list, activate, roll back on a running cluster. What needs no cluster is in
+//! files of its own: `new.rs`, `check.rs`, `test.rs`, `simulate.rs`.
+
+mod bars;
+mod check;
+mod new;
+mod report;
+mod simulate;
+mod test;
 
 use super::Exit;
 use super::client::{AdminArgs, AdminClient};
@@ -8,6 +16,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use headwater_env::Env;
+use headwater_policy::Trial;
 use http::Method;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -23,16 +32,36 @@ pub struct PolicyArgs {
 
 #[derive(Subcommand, Clone, Debug)]
 enum PolicyCommand {
-    /// The policies of the cluster, and on which nodes they are ready.
-    List,
+    #[command(flatten)]
+    Offline(OfflineCommand),
+    #[command(flatten)]
+    Cluster(ClusterCommand),
+}
+
+/// What needs no cluster.
+#[derive(Subcommand, Clone, Debug)]
+enum OfflineCommand {
+    /// Write a crate for a policy of your own. Needs no cluster.
+    New(new::NewArgs),
     /// Say whether a cluster would take a component, and what it is. Needs no cluster.
     Check {
-        /// The component.
+        /// The component; `builtin` is the one in this program.
         file: PathBuf,
         /// Nodes of the cluster that it is meant for; it is tried with ten times as many.
         #[arg(long, default_value_t = 3)]
         nodes: usize,
     },
+    /// Ask a component what scenario files ask, and show where it decides otherwise. Needs no cluster.
+    Test(test::TestArgs),
+    /// Place many streams on described nodes; show how they spread and what moves when nodes come and
+    /// go. Needs no cluster.
+    Simulate(simulate::SimulateArgs),
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum ClusterCommand {
+    /// The policies of the cluster, and on which nodes they are ready.
+    List,
     /// Give the cluster a component. It decides nothing until it is activated.
     Push {
         /// The component.
@@ -58,29 +87,41 @@ enum PolicyCommand {
 /// Runs one of them.
 pub async fn run(args: PolicyArgs, env: Env) -> anyhow::Result<Exit> {
     let as_json = args.admin.json;
-    if let PolicyCommand::Check { file, nodes } = args.command {
-        check(&read(&env, &file)?, nodes, as_json)?;
-        return Ok(Exit::Done);
-    }
-    let client = AdminClient::new(env.clone(), &args.admin)?;
     match args.command {
-        PolicyCommand::Check { .. } => {}
-        PolicyCommand::List => list(&client, as_json).await?,
-        PolicyCommand::Push { file, name } => {
+        PolicyCommand::Offline(command) => without_cluster(command, &env, as_json),
+        PolicyCommand::Cluster(command) => on_cluster(command, &args.admin, env).await,
+    }
+}
+
+fn without_cluster(command: OfflineCommand, env: &Env, as_json: bool) -> anyhow::Result<Exit> {
+    match command {
+        OfflineCommand::New(new) => new::run(&new, env, as_json),
+        OfflineCommand::Check { file, nodes } => check::run(&read(env, &file)?, nodes, as_json),
+        OfflineCommand::Test(test) => test::run(&test, env, as_json),
+        OfflineCommand::Simulate(simulate) => simulate::run(&simulate, env, as_json),
+    }
+}
+
+async fn on_cluster(command: ClusterCommand, admin: &AdminArgs, env: Env) -> anyhow::Result<Exit> {
+    let as_json = admin.json;
+    let client = AdminClient::new(env.clone(), admin)?;
+    match command {
+        ClusterCommand::List => list(&client, as_json).await?,
+        ClusterCommand::Push { file, name } => {
             let component = read(&env, &file)?;
             let path = format!("/admin/policies/{name}");
             let pushed = client.call(Method::PUT, &path, Bytes::from(component)).await?;
             show(&pushed, as_json);
         }
-        PolicyCommand::Activate { policy } => {
+        ClusterCommand::Activate { policy } => {
             let active = client.post("/admin/policies/activate", &json!({ "digest": policy })).await?;
             show(&active, as_json);
         }
-        PolicyCommand::Rollback => {
+        ClusterCommand::Rollback => {
             let active = client.call(Method::POST, "/admin/policies/rollback", Bytes::new()).await?;
             show(&active, as_json);
         }
-        PolicyCommand::Remove { policy } => {
+        ClusterCommand::Remove { policy } => {
             let path = format!("/admin/policies/{policy}");
             show(&client.call(Method::DELETE, &path, Bytes::new()).await?, as_json);
         }
@@ -88,37 +129,22 @@ pub async fn run(args: PolicyArgs, env: Env) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// A component: a file, or the one in this program.
 fn read(env: &Env, file: &Path) -> anyhow::Result<Vec<u8>> {
+    if file == Path::new("builtin") {
+        return Ok(headwater_policy::builtin().1.to_vec());
+    }
     env.disk.read(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-fn check(component: &[u8], nodes: usize, as_json: bool) -> anyhow::Result<()> {
-    let report = headwater_policy::check(component, nodes)?;
-    let digest = headwater_policy::digest_of(component).to_string();
-    let limits = headwater_policy::Limits::STANDARD;
-    let place_limit = limits.place_fuel(nodes.max(1) * 10);
-    let about = report.description;
-    if as_json {
-        json(&json!({
-            "name": about.name,
-            "version": about.version,
-            "summary": about.summary,
-            "needs": { "labels": about.needs_labels },
-            "digest": digest,
-            "size": report.size,
-            "place_fuel": { "used": report.place_fuel, "limit": place_limit },
-            "route_fuel": { "used": report.route_fuel, "limit": limits.route_fuel },
-        }));
-        return Ok(());
-    }
-    out!("{} {}: {}", about.name, about.version, about.summary);
-    out!("digest       {digest}");
-    out!("size         {} bytes of {}", report.size, headwater_policy::MAX_COMPONENT_BYTES);
-    out!("needs        {}", if about.needs_labels { "labels" } else { "nothing" });
-    out!("place        {} fuel of {place_limit}", report.place_fuel);
-    out!("route        {} fuel of {}", report.route_fuel, limits.route_fuel);
-    out!("imports nothing; answers alike on fresh instances and two engines");
-    Ok(())
+/// A component to try out.
+fn trial(env: &Env, file: &Path) -> anyhow::Result<Trial> {
+    Trial::load(&read(env, file)?).with_context(|| format!("{} is no policy", file.display()))
+}
+
+/// A number with its noun.
+fn plural(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn show(value: &Value, as_json: bool) {
