@@ -9,6 +9,7 @@ use crate::http::{Options, Shared};
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use headwater_env::Env;
+use http::{Version, header, request};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -88,8 +89,10 @@ pub enum UploadError {
 /// The body of a request, wherever it is.
 pub struct Upload {
     place: Place,
-    /// The client waits for `100 Continue` before it sends.
+    /// The client waits for `100 Continue`: asking for the body would make it come.
     held_back: bool,
+    /// Drained before the answer, not after it.
+    http2: bool,
     shared: Arc<Shared>,
 }
 
@@ -103,8 +106,10 @@ enum Place {
 }
 
 impl Upload {
-    pub(super) fn new(incoming: Incoming, held_back: bool, shared: Arc<Shared>) -> Upload {
-        Upload { place: Place::Wire(incoming), held_back, shared }
+    pub(super) fn new(head: &request::Parts, incoming: Incoming, shared: Arc<Shared>) -> Upload {
+        let held_back = head.headers.contains_key(header::EXPECT);
+        let http2 = head.version == Version::HTTP_2;
+        Upload { place: Place::Wire(incoming), held_back, http2, shared }
     }
 
     /// Whether there is anything in it, as far as can be told without reading.
@@ -129,9 +134,19 @@ impl Upload {
         }
     }
 
+    /// Over HTTP/2, reads what nobody wanted before the answer goes out. An answer that comes first is
+    /// right by the book, but clients stop sending then and wait, or take the end of the stream for an error.
+    pub async fn finish(&mut self) {
+        if !self.http2 || self.held_back {
+            return;
+        }
+        if let Place::Wire(incoming) = std::mem::replace(&mut self.place, Place::Gone) {
+            drain(incoming, &self.shared.env, &self.shared.options).await;
+        }
+    }
+
     /// Hands it on, to be relayed.
     pub fn take(&mut self) -> UnsyncBoxBody<Bytes, BoxError> {
-        self.held_back = false;
         match std::mem::replace(&mut self.place, Place::Gone) {
             Place::Wire(incoming) => incoming.map_err(Into::into).boxed_unsync(),
             Place::Memory(bytes, _permit) => Body::Full(bytes).boxed_unsync(),
@@ -143,7 +158,6 @@ impl Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         let Place::Wire(incoming) = std::mem::replace(&mut self.place, Place::Gone) else { return };
-        // What the client holds back needs no draining: asking for it would make it come.
         if !incoming.is_end_stream() && !self.held_back {
             let shared = self.shared.clone();
             tokio::spawn(async move { drain(incoming, &shared.env, &shared.options).await });

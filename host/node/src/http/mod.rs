@@ -224,8 +224,7 @@ impl Frontend {
     async fn answer(&self, entry: Entry, request: Request<Incoming>) -> Response<Body> {
         let (head, incoming) = request.into_parts();
         let id = self.request_id(&head.headers);
-        let held_back = head.headers.contains_key(header::EXPECT);
-        let mut upload = Upload::new(incoming, held_back, self.shared.clone());
+        let mut upload = Upload::new(&head, incoming, self.shared.clone());
         let span = tracing::debug_span!(
             "request",
             id = id.to_str().unwrap_or_default(),
@@ -244,6 +243,7 @@ impl Frontend {
             self.shared.counters.failed.fetch_add(1, Relaxed);
         }
         answer::finish(&mut answer, id);
+        upload.finish().await;
         answer
     }
 
