@@ -8,7 +8,7 @@
 use crate::node::Parts;
 use headwater_metadata::{Command, ObjectKey, Session};
 use headwater_store::collect as store;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,12 +21,19 @@ const PART: usize = 500;
 /// Collects for ever.
 pub async fn run(parts: Arc<Parts>) {
     let mut seen: BTreeMap<ObjectKey, Duration> = BTreeMap::new();
+    let mut swept = BTreeSet::new();
     loop {
         parts.env.clock.sleep(INTERVAL).await;
         let (view, now) = (parts.metadata.view(), parts.env.clock.monotonic());
         if !parts.metadata.status().is_leader {
             seen.clear();
             continue;
+        }
+        // One at a time: what was left when a recovery was cut short, or came late, is in no hurry.
+        let ended = view.all_retired().filter(|ended| ended.recovered).map(|ended| ended.session);
+        if let Some(session) = ended.into_iter().find(|session| !swept.contains(session)) {
+            swept.insert(session);
+            orphans(&parts, session).await;
         }
         seen.retain(|object, _| !view.refers_to(*object));
         for object in view.unlinked() {

@@ -56,9 +56,10 @@ pub fn plan(facts: &Facts<'_>) -> Vec<Action> {
 
 /// When it is this node's turn to recover the session, counted from when it heard of its end.
 ///
-/// A lease of the session may still run for two lease times, unless the session was evicted for silence,
-/// or this process holds the very lock that the session held: then its process is gone. A restarted node comes first for its own session;
-/// the others follow one eviction period apart, beginning with another node for each session.
+/// A lease of the session may still run for two lease times, unless the session was evicted for
+/// silence, or this process holds the very lock that the session held: then its process is gone. A
+/// restarted node comes first for its own session; the others follow one eviction period apart,
+/// beginning with another node for each session.
 fn due(facts: &Facts<'_>, ended: &Retired) -> Option<Duration> {
     // Who was evicted for silence had no lease left.
     let leases = if ended.why == RetiredBy::Silent { Duration::ZERO } else { facts.evict_after / 3 * 2 };

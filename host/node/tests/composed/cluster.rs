@@ -195,3 +195,28 @@ async fn a_partitioned_owner_acknowledges_nothing_after_its_streams_are_taken_ov
     cluster.serves(owner).await;
     assert_eq!(cluster.read(owner, "/a").await, expected);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_an_ended_session_left_in_the_store_is_deleted_and_nothing_else() {
+    use object_store::ObjectStoreExt;
+    let mut cluster = Cluster::three(9).await;
+    cluster.create(1, "/a").await;
+    cluster.append(1, "/a", "kept").await;
+    let owner = cluster.owner(1, "/a").unwrap();
+    let old = cluster.parts(owner).streams.load_full().unwrap().session();
+    cluster.kill(owner);
+    cluster.start(owner).await;
+    until(|| cluster.parts(owner).metadata.view().retired(old).is_some_and(|ended| ended.recovered)).await;
+    // An upload that ended after the recovery had looked.
+    let number = u64::MAX;
+    let left = headwater_store::layout::data(headwater_metadata::ObjectKey { session: old, number });
+    cluster.objects.put(&left, "late".into()).await.unwrap();
+    for _ in 0..600 {
+        if cluster.objects.head(&left).await.is_err() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(cluster.objects.head(&left).await.is_err(), "it is still there");
+    assert_eq!(cluster.read(owner, "/a").await, "kept");
+}
