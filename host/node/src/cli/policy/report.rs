@@ -72,7 +72,12 @@ fn nodes(steps: &[&Step], names: &[&str]) -> String {
 
 fn sentences(step: &Step, setup: &Setup, at: usize) -> Vec<String> {
     let mut lines = Vec::new();
+    let lacks = |share: &Share| share.of_its_share.is_some_and(|share| share < 0.9995);
     let skew = match step.spread.skew {
+        // What draining nodes keep is lacking elsewhere.
+        skew if skew < 0.0005 && step.spread.nodes.iter().any(lacks) => {
+            "no node is above its share".to_owned()
+        }
         skew if skew < 0.0005 => "every node has its share".to_owned(),
         skew => format!("the fullest node is {:.1} % above its share", skew * 100.0),
     };
@@ -131,6 +136,15 @@ c joins with slots 5
 ";
         let (_, steps) = text.split_once('\n').expect("a heading");
         assert_eq!(steps, expected);
+        let drained =
+            ["drain:a", "drain:b"].map(|event| parse_event(event, &setup.nodes, &[]).expect("an event"));
+        let drained = Setup {
+            events: drained.to_vec(),
+            nodes: parse_nodes("a,b,c:0,d").expect("nodes"),
+            ..setup.clone()
+        };
+        let drained = simulate(&Trial::load(builtin().1).expect("loads"), &drained).expect("runs");
+        assert!(report(&setup, &drained, None).contains("no node is above"), "{drained:?}");
         let both = report(&setup, &simulated, Some(&simulated));
         assert!(both.contains("least-ratio: every node has its share"), "{both}");
         assert!(both.contains("  100 of 100 (100.0 %) on the same node"), "{both}");
