@@ -5,8 +5,8 @@
 //! person needs it most.
 
 use super::{Body, Problem, json_answer, json_with};
-use crate::node::{Parts, Phase};
-use headwater_metadata::{Digest, Node, NodeId, Ownership, Stream, View};
+use crate::node::{Parts, Phase, peer};
+use headwater_metadata::{Digest, Node, NodeId, Ownership, Position, Stream, View};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -153,7 +153,24 @@ pub async fn stream(parts: &Parts, name: &str) -> Result<Response<Body>, Problem
     // Fresh when that is possible in short time, and what this node knows otherwise.
     let _ = parts.env.timeout(FRESH, parts.metadata.barrier()).await;
     let view = parts.metadata.view();
-    Ok(json_with(StatusCode::OK, &one_stream(&view, find(&view, name)?)))
+    let stream = find(&view, name)?;
+    let mut shown = one_stream(&view, stream);
+    let tail = parts.env.timeout(FRESH, tail(parts, &view, stream)).await.flatten();
+    shown["tail"] = json!(tail);
+    Ok(json_with(StatusCode::OK, &shown))
+}
+
+/// The durable tail: the committed end, or, of a stream that is open, what its owner says.
+async fn tail(parts: &Parts, view: &View, stream: &Stream) -> Option<Position> {
+    let session = match stream.ownership {
+        Ownership::Opened(session) => session,
+        _ => return Some(stream.end),
+    };
+    if session.node == parts.config.node {
+        let streams = parts.streams.load_full()?;
+        return streams.info(stream.id).await.ok().map(|info| info.tail);
+    }
+    peer::tail(parts, view, session.node, stream).await
 }
 
 /// The stream of a name, as an operator means it.

@@ -44,7 +44,7 @@ pub enum ClusterCommand {
         #[command(flatten)]
         admin: AdminArgs,
     },
-    /// A node takes nothing new.
+    /// A node takes nothing new and lets go of what it has.
     Drain {
         /// The node.
         id: u64,

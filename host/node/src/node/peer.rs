@@ -1,12 +1,13 @@
-//! What nodes ask each other beside raft: which policies are ready.
+//! What nodes ask each other beside raft: which policies are ready, where a stream's tail is.
 //!
-//! Such a question travels where relayed client requests travel, over the authenticated peer
-//! listener, under a method that no client request has: the front end never relays it.
+//! Such questions travel where relayed client requests travel, over the authenticated peer listener.
+//! Those that no client could ask go under a method that the front end never relays.
 
 use super::Parts;
+use crate::http::offset::{self, Offset};
 use bytes::Bytes;
 use futures_util::future::join_all;
-use headwater_metadata::{Digest, NodeId};
+use headwater_metadata::{Digest, Fork, NodeId, Position, Stream, View};
 use headwater_raft::Body;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Full, Limited};
@@ -48,6 +49,24 @@ pub async fn ready_policies(parts: &Parts) -> BTreeMap<NodeId, Option<BTreeSet<D
         (node, answer.flatten())
     });
     join_all(asked).await.into_iter().collect()
+}
+
+/// The tail of a stream that another node has open: a client's HEAD, relayed.
+pub async fn tail(parts: &Parts, view: &View, owner: NodeId, stream: &Stream) -> Option<Position> {
+    let body = Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync();
+    let request = Request::builder().method(Method::HEAD).uri(&*stream.name).body(body).ok()?;
+    let answer = parts.metadata.forward(owner, request).await.ok()?;
+    let token = answer.headers().get("stream-next-offset")?.to_str().ok()?;
+    // Offsets of a fork belong to the first of its ancestors.
+    let (mut family, mut fork) = (stream.id, stream.fork);
+    while let Some(Fork { source, .. }) = fork {
+        family = source;
+        fork = view.stream(source)?.fork;
+    }
+    match offset::parse(token).ok()? {
+        Offset::Token(token) => token.position(family).ok(),
+        Offset::Start | Offset::Now => None,
+    }
 }
 
 async fn ask(parts: &Parts, node: NodeId) -> Option<BTreeSet<Digest>> {

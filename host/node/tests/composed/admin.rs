@@ -13,6 +13,10 @@ async fn probes_and_overviews() {
     cluster.append(1, "/a%20b", "x").await;
     let shown = cluster.admin(2, Method::GET, "/admin/streams/a%20b", "").await.json();
     assert_eq!((&shown["ownership"], &shown["epoch"]), (&"opened".into(), &1.into()), "{shown}");
+    for node in 1..=3 {
+        let shown = cluster.admin(node, Method::GET, "/admin/streams/a%20b", "").await.json();
+        assert_eq!(shown["tail"], 1, "the owner's tail, asked through node {node}: {shown}");
+    }
     let overview = cluster.admin(3, Method::GET, "/admin/cluster", "").await.json();
     assert_eq!(overview["streams"]["opened"], 1, "{overview}");
     assert_eq!(overview["voters"].as_array().map(Vec::len), Some(3), "{overview}");
