@@ -10,6 +10,7 @@
 
 mod common;
 mod durability;
+mod failover;
 mod hostile_policy;
 mod hot_swap;
 mod no_quorum;

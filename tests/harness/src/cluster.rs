@@ -88,6 +88,7 @@ impl Builder {
         let mut cluster = self.build().await?;
         cluster.permit = Some(permit);
         cluster.start_all().await?;
+        cluster.formed().await?;
         Ok(cluster)
     }
 
@@ -104,6 +105,7 @@ impl Builder {
         let start = async {
             let cluster = self.build().await?;
             cluster.start_all().await?;
+            cluster.formed().await?;
             anyhow::Ok(cluster)
         };
         // The caller is inside of a `run`: another thread has to wait.
@@ -324,6 +326,30 @@ impl Cluster {
             node.wait_ready().await?;
         }
         Ok(())
+    }
+
+    /// Waits until a new cluster can lose a node: three vote, or all of fewer, and the change that made
+    /// it so is applied everywhere. Before that the old majority of two is needed too.
+    async fn formed(&self) -> Result<()> {
+        // Of two only one votes.
+        let voters = if self.nodes.len() < 3 { 1 } else { 3 };
+        eventually("the voters", || async {
+            for node in &self.nodes {
+                let view = node.admin().cluster().await?;
+                let found = view["voters"].as_array().map_or(0, Vec::len);
+                ensure!(found >= voters, "node {} sees {found} voters", node.id());
+            }
+            let mut ends = Vec::new();
+            for node in &self.nodes {
+                for name in ["headwater_raft_last_log", "headwater_raft_applied"] {
+                    ends.push(node.admin().metric(name).await?);
+                }
+            }
+            let settled = ends.windows(2).all(|pair| (pair[0] - pair[1]).abs() < 0.5);
+            ensure!(settled, "logs and states of the nodes end at {ends:?}");
+            Ok(())
+        })
+        .await
     }
 
     /// Kills all nodes at once.

@@ -105,6 +105,7 @@ impl Load {
                 read_whole(cluster.client(), &node.base(), stream, reader, history).await?;
             }
         }
+        println!("the load: {}", self.history.summary());
         checker::check(&self.history).map_err(|report| anyhow!("{report}{}", self.history.tail()))
     }
 }
@@ -202,6 +203,21 @@ impl World {
 }
 
 impl History {
+    /// How much was written, acknowledged and read, for messages.
+    fn summary(&self) -> String {
+        let (mut appends, mut acked, mut reads) = (0, 0, 0);
+        for entry in self.by_stream().into_values().flatten() {
+            match entry.event {
+                Event::Append { outcome, .. } => {
+                    appends += 1;
+                    acked += usize::from(matches!(outcome, Outcome::Acked { .. }));
+                }
+                Event::Read { .. } => reads += 1,
+            }
+        }
+        format!("{appends} appends, {acked} of them acknowledged, {reads} reads")
+    }
+
     /// The failures among the last entries of each stream, for messages.
     fn tail(&self) -> String {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();

@@ -14,8 +14,8 @@ use url::form_urlencoded;
 
 /// Streams on a page at most.
 const PAGE: usize = 1_000;
-/// How long a question about one stream waits for fresh metadata.
-const FRESH: Duration = Duration::from_secs(2);
+/// How long a question about one thing waits for fresh metadata.
+pub const FRESH: Duration = Duration::from_secs(2);
 
 /// The process is alive.
 pub fn health(parts: Option<&Parts>) -> Response<Body> {

@@ -3,12 +3,13 @@
 
 use super::{Body, Call, Problem, api, json_answer, json_with};
 use crate::node::Parts;
-use headwater_metadata::{Command, NodeId, Outcome, Rejection};
+use headwater_metadata::{Command, NodeId, Outcome, Rejection, View};
 use headwater_raft::ProposeError;
 use http::{Response, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,7 +26,8 @@ pub async fn set_node(call: Call<'_>, id: &str) -> Result<Response<Body>, Proble
     if slots.is_none() && labels.is_none() && draining.is_none() {
         return Err(Problem::bad("nothing to change: give slots, labels or draining"));
     }
-    if parts.metadata.view().node(node).is_none() {
+    let view = fresh(parts).await;
+    if view.node(node).is_none() {
         return Err(Problem::absent(format!("there is no node {node}")));
     }
     propose(parts, Command::SetNode { node, slots, labels, draining }).await?;
@@ -37,7 +39,7 @@ pub async fn set_node(call: Call<'_>, id: &str) -> Result<Response<Body>, Proble
 /// `DELETE /admin/nodes/{id}`: ends the registered session of the node.
 pub async fn evict(parts: &Parts, id: &str) -> Result<Response<Body>, Problem> {
     let node = node_id(id)?;
-    let view = parts.metadata.view();
+    let view = fresh(parts).await;
     let known = view.node(node).ok_or_else(|| Problem::absent(format!("there is no node {node}")))?;
     let Some(session) = known.session() else {
         return Err(Problem::conflict(format!("node {node} has no session: it was evicted before")));
@@ -58,7 +60,7 @@ struct TransferRequest {
 pub async fn transfer(call: Call<'_>) -> Result<Response<Body>, Problem> {
     let parts = call.parts;
     let TransferRequest { stream, to } = call.json().await?;
-    let view = parts.metadata.view();
+    let view = fresh(parts).await;
     let found = api::find(&view, &stream)?;
     let command = Command::Transfer { stream: found.id, epoch: found.epoch, target: NodeId(to) };
     propose(parts, command).await?;
@@ -68,7 +70,7 @@ pub async fn transfer(call: Call<'_>) -> Result<Response<Body>, Problem> {
 
 /// `POST /admin/streams/{name}/accept-loss`.
 pub async fn accept_loss(parts: &Parts, name: &str) -> Result<Response<Body>, Problem> {
-    let view = parts.metadata.view();
+    let view = fresh(parts).await;
     let found = api::find(&view, name)?;
     propose(parts, Command::AcceptLoss { stream: found.id, epoch: found.epoch }).await?;
     let view = parts.metadata.view();
@@ -91,6 +93,13 @@ pub async fn fault(call: Call<'_>) -> Result<Response<Body>, Problem> {
         true => Ok(json_answer(&json!({ "name": name, "action": action }))),
         false => Err(Problem::bad(format!("`{action}` is not an action of a fail point"))),
     }
+}
+
+/// A view that has what was committed before this request, when that is to be had in short time:
+/// somebody who was just told of a stream or a session at one node names it at another.
+async fn fresh(parts: &Parts) -> Arc<View> {
+    let _ = parts.env.timeout(api::FRESH, parts.metadata.barrier()).await;
+    parts.metadata.view()
 }
 
 fn node_id(text: &str) -> Result<NodeId, Problem> {

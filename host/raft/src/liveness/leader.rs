@@ -64,6 +64,16 @@ impl Leader {
         if facts.term != term.number {
             return Err("the leadership is new");
         }
+        if core.published.view().session_state(beat.session) != SessionState::Registered {
+            return Err("the session is not registered");
+        }
+        term.stores.insert(beat.session, beat.store_fails_ms);
+        if term.store_fails(beat.session) {
+            return Err("the store refuses this node while it serves the others");
+        }
+        // Heard, whether or not there is an answer: it is not the session's fault when this leader has
+        // no quorum. Who was not heard was not answered either.
+        term.ledger.heard(beat.session);
         // Everything that it has committed is applied, an entry of its own term included.
         if !facts.own_term_committed || core.published.applied() < facts.committed {
             return Err("the leader has not applied everything yet");
@@ -78,17 +88,13 @@ impl Leader {
         if !confirmed && !facts.alone {
             return Err("no quorum has confirmed the leader lately");
         }
+        // Again, in the state of now.
         if core.published.view().session_state(beat.session) != SessionState::Registered {
             return Err("the session is not registered");
         }
         if term.evicting.contains(&beat.session) {
             return Err("the session is being evicted");
         }
-        term.stores.insert(beat.session, beat.store_fails_ms);
-        if term.store_fails(beat.session) {
-            return Err("the store refuses this node while it serves the others");
-        }
-        term.ledger.heard(beat.session);
         if beat.evict_after != core.options.evict_after {
             return Err("the nodes have different --evict-after: without leases, reads ask each time");
         }
