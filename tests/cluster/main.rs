@@ -11,6 +11,7 @@
 mod common;
 mod durability;
 mod failover;
+mod faults;
 mod hostile_policy;
 mod hot_swap;
 mod no_quorum;
