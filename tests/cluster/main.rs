@@ -14,6 +14,7 @@ mod failover;
 mod faults;
 mod hostile_policy;
 mod hot_swap;
+mod moves;
 mod no_quorum;
 mod placement;
 mod quickstart;
