@@ -3,6 +3,7 @@
 
 use crate::common::{cluster, placed_stream, reads_everywhere};
 use anyhow::{Context, Result, ensure};
+use headwater_harness::wait::SOON;
 use headwater_harness::{Cluster, eventually, run};
 use serde_json::json;
 use tokio::process::Command;
@@ -72,6 +73,41 @@ fn a_draining_node_hands_over_what_it_has_and_takes_streams_again_afterwards() {
         command(&cluster, 1, &["undrain", "2"]).await?;
         let taken = placed_stream(&cluster, cluster.node(1), "/moves/after").await?;
         ensure!(taken == 2, "the emptiest node is 2, the stream went to {taken}");
+        cluster.settled().await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn own_07_a_source_that_dies_in_the_middle_of_a_transfer_keeps_nothing_back() {
+    run(async {
+        let cluster = cluster().arg("--evict-after", "1s").start().await?;
+        // Flushed and not committed; closed in the log, which the source no longer learns.
+        for (round, point) in ["commit.object_put", "close.proposed"].into_iter().enumerate() {
+            let stream = format!("/moves/interrupted-{round}");
+            let source = placed_stream(&cluster, cluster.node(1), &stream).await?;
+            let (target, third) = (1 + source % 3, 1 + (source + 1) % 3);
+            let node = cluster.node(source);
+            node.admin().arm(point, "exit").await?;
+            let to = json!({ "stream": stream, "to": target });
+            cluster.node(third).admin().post("/admin/transfer", &to).await?.expect(202)?;
+            node.wait_exit(SOON).await?;
+            eventually("the target serves", || async {
+                let url = cluster.url(target, &stream);
+                let request = cluster.client().post(url).content_type("application/octet-stream");
+                let answer = request.body("second\n").follow().await?;
+                ensure!(answer.status.is_success(), "{}", answer.describe());
+                Ok(())
+            })
+            .await
+            .context(point)?;
+            let shown = cluster.node(third).admin().stream(&stream).await?;
+            ensure!(shown["owner"] == target && shown["transfer"].is_null(), "{shown}");
+            node.start().await?;
+            let expected = format!("first of {stream}\nsecond\n");
+            reads_everywhere(&cluster, &stream, expected.as_bytes()).await.context(point)?;
+            ensure!(cluster.agreed_owner(&stream).await? == target, "the source took it back");
+        }
         cluster.settled().await?;
         Ok(())
     });
