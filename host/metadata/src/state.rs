@@ -42,6 +42,8 @@ pub(crate) struct Derived {
     pub(crate) unrecovered: OrdSet<Session>,
     pub(crate) engines: OrdMap<Digest, u32>,
     pub(crate) content_types: OrdMap<Arc<str>, u64>,
+    /// Streams that nobody has open and that end by themselves, by the moment of that.
+    pub(crate) expiring: OrdSet<(u64, StreamId)>,
 }
 
 /// How many streams are in each kind of ownership; deleted ones are not counted.
@@ -154,6 +156,7 @@ impl State {
             derived.count(id, stream.ownership);
         }
         derived.transferring(id, None, stream.transfer);
+        derived.expiring(id, None, end_of_life(&stream));
         stream.runs.iter().for_each(|run| derived.link(run.object));
         stream.checkpoint.iter().for_each(|checkpoint| derived.link(checkpoint.object));
         self.streams.insert(id, Arc::new(stream));
@@ -162,13 +165,16 @@ impl State {
     /// Changes a stream, runs and checkpoint excepted, and what is derived from it.
     pub(crate) fn change_stream(&mut self, id: StreamId, change: impl FnOnce(&mut Stream)) {
         let changed = self.streams.modify(&id, |stream| {
-            let old = (stream.ownership, stream.transfer, stream.deleted);
+            let seen = |it: &Stream| (it.ownership, it.transfer, it.deleted, end_of_life(it));
+            let old = seen(stream);
             change(Arc::make_mut(stream));
-            (old, (stream.ownership, stream.transfer, stream.deleted))
+            (old, seen(stream))
         });
-        let Some(((owner, transfer, deleted), (new_owner, new_transfer, new_deleted))) = changed else {
+        let Some((old, new)) = changed else {
             return;
         };
+        let (owner, transfer, deleted, life) = old;
+        let (new_owner, new_transfer, new_deleted, new_life) = new;
         if (owner, deleted) != (new_owner, new_deleted) {
             if !deleted {
                 self.derived.uncount(id, owner);
@@ -178,6 +184,7 @@ impl State {
             }
         }
         self.derived.transferring(id, transfer, new_transfer);
+        self.derived.expiring(id, life, new_life);
     }
 
     /// Removes a stream; objects that nothing refers to any more wait to be deleted.
@@ -189,6 +196,7 @@ impl State {
             self.derived.uncount(id, stream.ownership);
         }
         self.derived.transferring(id, stream.transfer, None);
+        self.derived.expiring(id, end_of_life(&stream), None);
         self.derived.names.remove(&*stream.name);
         self.derived.forget_content_type(&stream.content_type);
         stream.runs.iter().for_each(|run| self.unlink(run.object));
@@ -272,6 +280,18 @@ impl Derived {
         }
     }
 
+    fn expiring(&mut self, id: StreamId, old: Option<u64>, new: Option<u64>) {
+        if old == new {
+            return;
+        }
+        if let Some(at) = old {
+            self.expiring.remove(&(at, id));
+        }
+        if let Some(at) = new {
+            self.expiring.insert((at, id));
+        }
+    }
+
     fn link(&mut self, object: ObjectKey) {
         *self.references.entry(object).or_default() += 1;
     }
@@ -315,6 +335,22 @@ impl Derived {
             _ => {
                 self.content_types.remove(&**content_type);
             }
+        }
+    }
+}
+
+/// When a stream ends by itself, as far as the state can say: while it is open only its owner knows of
+/// the touches that renew it.
+fn end_of_life(stream: &Stream) -> Option<u64> {
+    if stream.deleted || matches!(stream.ownership, Ownership::Opened(_)) {
+        return None;
+    }
+    match stream.expiry {
+        Expiry::Never => None,
+        Expiry::At(at) => Some(at),
+        Expiry::Ttl(seconds) => {
+            let touched = stream.touched_ms.max(stream.created_ms);
+            Some(touched.saturating_add(seconds.saturating_mul(1000)))
         }
     }
 }

@@ -197,6 +197,13 @@ impl State {
         self.derived.coming.range(all).map(|(_, id)| *id)
     }
 
+    /// Streams that nobody has open and whose life was over at `now_ms`, the first to end first. Those
+    /// that are open are their owners' to judge.
+    pub fn expired(&self, now_ms: u64) -> impl Iterator<Item = &Arc<Stream>> {
+        let over = self.derived.expiring.range(..=(now_ms, StreamId(u64::MAX)));
+        over.filter_map(|(_, id)| self.stream(*id))
+    }
+
     /// Objects that nothing refers to any more and that are still to be deleted from the store.
     pub fn unlinked(&self) -> impl Iterator<Item = ObjectKey> {
         self.unlinked.map().keys().copied()

@@ -218,3 +218,36 @@ fn streams_are_listed_by_name_in_pages() {
     assert_eq!(names(Some("/"), "/a/"), ["/a/1", "/a/2", "/a/3"]);
     assert_eq!(names(Some("/x"), ""), Vec::<String>::new());
 }
+
+#[test]
+fn streams_that_ended_by_themselves_are_found_while_nobody_has_them_open() {
+    let mut cluster = Cluster::of(1);
+    let one = session(1, 100);
+    let ttl = |seconds, name: &str, now_ms| CreateStream {
+        expiry: Expiry::Ttl(seconds),
+        now_ms,
+        ..create(name)
+    };
+    let at = CreateStream { expiry: Expiry::At(7_000), ..create("/at") };
+    let late = cluster.create_as(one, ttl(5, "/late", 4_000));
+    let early = cluster.create_as(one, ttl(5, "/early", 1_000));
+    let at = cluster.create_as(one, at);
+    cluster.create(one, "/never");
+    let over = |cluster: &Cluster, now_ms| -> Vec<StreamId> {
+        cluster.state.expired(now_ms).map(|it| it.id).collect()
+    };
+    assert_eq!(over(&cluster, 5_999), []);
+    assert_eq!(over(&cluster, u64::MAX), [early, at, late]);
+    assert_eq!(over(&cluster, 7_000), [early, at]);
+    applied(cluster.open(one, early, 0));
+    assert_eq!(over(&cluster, u64::MAX), [at, late], "an open stream is its owner's to judge");
+    let close =
+        Command::Close { stream: early, epoch: StreamEpoch(1), end: Position(0), touched_ms: 6_000 };
+    applied(cluster.propose(one, close));
+    assert_eq!(over(&cluster, 10_999), [at, late], "renewed by the last touch");
+    assert_eq!(over(&cluster, 11_000), [at, late, early]);
+    applied(cluster.delete(one, at, 0));
+    assert_eq!(over(&cluster, 11_000), [late, early]);
+    let read = crate::snapshot::decode(&crate::snapshot::encode(&cluster.state)).expect("a snapshot");
+    assert_eq!(read.expired(11_000).count(), 2, "a snapshot brings it back");
+}
