@@ -10,5 +10,6 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod http;
+mod messages;
 pub mod node;
 pub mod stream;

@@ -223,11 +223,8 @@ fn streams_are_listed_by_name_in_pages() {
 fn streams_that_ended_by_themselves_are_found_while_nobody_has_them_open() {
     let mut cluster = Cluster::of(1);
     let one = session(1, 100);
-    let ttl = |seconds, name: &str, now_ms| CreateStream {
-        expiry: Expiry::Ttl(seconds),
-        now_ms,
-        ..create(name)
-    };
+    let ttl =
+        |seconds, name: &str, now_ms| CreateStream { expiry: Expiry::Ttl(seconds), now_ms, ..create(name) };
     let at = CreateStream { expiry: Expiry::At(7_000), ..create("/at") };
     let late = cluster.create_as(one, ttl(5, "/late", 4_000));
     let early = cluster.create_as(one, ttl(5, "/early", 1_000));
@@ -241,8 +238,7 @@ fn streams_that_ended_by_themselves_are_found_while_nobody_has_them_open() {
     assert_eq!(over(&cluster, 7_000), [early, at]);
     applied(cluster.open(one, early, 0));
     assert_eq!(over(&cluster, u64::MAX), [at, late], "an open stream is its owner's to judge");
-    let close =
-        Command::Close { stream: early, epoch: StreamEpoch(1), end: Position(0), touched_ms: 6_000 };
+    let close = Command::Close { stream: early, epoch: StreamEpoch(1), end: Position(0), touched_ms: 6_000 };
     applied(cluster.propose(one, close));
     assert_eq!(over(&cluster, 10_999), [at, late], "renewed by the last touch");
     assert_eq!(over(&cluster, 11_000), [at, late, early]);

@@ -4,6 +4,7 @@
 
 use super::collect;
 use super::plan::{Action, Facts, plan};
+use super::sweep;
 use crate::node::Parts;
 use crate::stream::Streams;
 use headwater_metadata::{Command, Outcome, Session};
@@ -22,8 +23,9 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Plans and acts for one session, until it is dropped.
 pub async fn run(parts: Arc<Parts>, streams: Streams, me: Session) {
     let mut views = parts.metadata.views();
-    let mut collector = JoinSet::new();
-    collector.spawn(collect::run(parts.clone()));
+    let mut keepers = JoinSet::new();
+    keepers.spawn(collect::run(parts.clone()));
+    keepers.spawn(sweep::run(parts.clone(), streams.clone()));
     let mut control = Control {
         heard: BTreeMap::new(),
         waits: BTreeMap::new(),

@@ -54,6 +54,12 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "not-found", "the stream does not exist")
     }
 
+    /// What was to be forked does not exist.
+    pub fn source_not_found() -> Problem {
+        let text = StreamError::SourceNotFound.to_string();
+        Problem::new(StatusCode::NOT_FOUND, "source-not-found", text)
+    }
+
     /// What the method cannot be used for.
     pub fn method(method: &Method) -> Problem {
         let detail = format!("streams know GET, HEAD, POST, PUT, DELETE and OPTIONS, not {method}");
@@ -84,6 +90,9 @@ impl Problem {
             // A name that is kept for forks is gone for everything but a create, which finds it taken.
             StreamError::Deleted if method == Method::PUT => conflict("name-taken"),
             StreamError::Deleted => Problem::new(StatusCode::GONE, "deleted", text),
+            StreamError::SourceNotFound => Problem::source_not_found(),
+            StreamError::SourceDeleted => conflict("source-deleted"),
+            StreamError::ForkBeyondTail { .. } => Problem::bad("fork-beyond-tail", text),
             StreamError::ConfigMismatch { .. } => conflict("config-mismatch"),
             StreamError::Gone { .. } => Problem::new(StatusCode::GONE, "trimmed", text),
             StreamError::BeyondTail { .. } => Problem::bad("beyond-tail", text),

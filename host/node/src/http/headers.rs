@@ -3,6 +3,8 @@
 //! `names` has every header name of the front end in one place. Next: `json.rs` for bodies, `route.rs`
 //! for where a request goes.
 
+use crate::http::name::{self, BadName};
+use crate::http::offset::{self, BadOffset, Offset};
 use crate::http::time;
 use crate::stream::Producer;
 use headwater_metadata::Expiry;
@@ -95,6 +97,32 @@ pub enum BadHeader {
     /// A producer number out of range.
     #[error("`{0}` must be a decimal number from 0 to 2^53-1")]
     ProducerNumber(HeaderName),
+    /// A source that is not the path of a stream.
+    #[error("Stream-Forked-From must be the path of a stream's URL: {0}")]
+    ForkSource(BadName),
+    /// Where a fork begins, without what it is a fork of.
+    #[error("Stream-Fork-Offset and Stream-Fork-Sub-Offset need Stream-Forked-From")]
+    ForkWithoutSource,
+    /// An offset that no stream gave out.
+    #[error("Stream-Fork-Offset: {0}")]
+    ForkOffset(BadOffset),
+    /// A sub-offset that is not a plain decimal number.
+    #[error("Stream-Fork-Sub-Offset must be a number without sign, leading zeros, fraction or exponent")]
+    ForkSubOffset,
+    /// A sub-offset past nothing.
+    #[error("a Stream-Fork-Sub-Offset above 0 needs a Stream-Fork-Offset")]
+    ForkSubOffsetAlone,
+}
+
+/// What the headers of a PUT say of a fork.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fork {
+    /// Name of the source.
+    pub source: Arc<str>,
+    /// Where in the source the fork begins.
+    pub offset: Offset,
+    /// How far past that: bytes, or messages of JSON.
+    pub sub_offset: u64,
 }
 
 /// The value of a header that may come once.
@@ -167,6 +195,25 @@ pub fn expiry(headers: &HeaderMap) -> Result<Expiry, BadHeader> {
         (Some(ttl), None) => plain_decimal(ttl).map(Expiry::Ttl).ok_or(BadHeader::Ttl),
         (None, Some(at)) => time::parse(at).map(Expiry::At).ok_or(BadHeader::ExpiresAt),
     }
+}
+
+/// What the stream shall be a fork of.
+pub fn fork(headers: &HeaderMap) -> Result<Option<Fork>, BadHeader> {
+    let source = single(headers, &names::FORKED_FROM)?;
+    let offset = single(headers, &names::FORK_OFFSET)?;
+    let sub_offset = single(headers, &names::FORK_SUB_OFFSET)?;
+    let Some(source) = source else {
+        let alone = offset.is_some() || sub_offset.is_some();
+        return if alone { Err(BadHeader::ForkWithoutSource) } else { Ok(None) };
+    };
+    name::check(source).map_err(BadHeader::ForkSource)?;
+    let sub_offset = sub_offset.map_or(Some(0), plain_decimal).ok_or(BadHeader::ForkSubOffset)?;
+    let offset = match offset {
+        Some(text) => offset::parse_fork(text).map_err(BadHeader::ForkOffset)?,
+        None if sub_offset > 0 => return Err(BadHeader::ForkSubOffsetAlone),
+        None => Offset::Now,
+    };
+    Ok(Some(Fork { source: source.into(), offset, sub_offset }))
 }
 
 /// `Stream-Seq`.
@@ -244,6 +291,34 @@ mod tests {
         assert_eq!(expiry(&map(&[("stream-expires-at", "soon")])), Err(BadHeader::ExpiresAt));
         let both = map(&[("stream-ttl", "1"), ("stream-expires-at", "1970-01-01T00:00:01Z")]);
         assert_eq!(expiry(&both), Err(BadHeader::BothExpiries));
+    }
+
+    #[test]
+    fn forks() {
+        assert_eq!(fork(&map(&[])), Ok(None));
+        let from = ("stream-forked-from", "/a%20b");
+        let plain = Fork { source: "/a%20b".into(), offset: Offset::Now, sub_offset: 0 };
+        assert_eq!(fork(&map(&[from])), Ok(Some(plain.clone())));
+        let offset = ("stream-fork-offset", "-1");
+        let sub = ("stream-fork-sub-offset", "7");
+        let full = Fork { offset: Offset::Start, sub_offset: 7, ..plain.clone() };
+        assert_eq!(fork(&map(&[from, offset, sub])), Ok(Some(full)));
+        assert_eq!(fork(&map(&[from, ("stream-fork-sub-offset", "0")])), Ok(Some(plain)));
+        for (pairs, why) in [
+            (vec![offset], BadHeader::ForkWithoutSource),
+            (vec![("stream-fork-sub-offset", "0")], BadHeader::ForkWithoutSource),
+            (vec![from, sub], BadHeader::ForkSubOffsetAlone),
+            (vec![from, ("stream-fork-offset", "7")], BadHeader::ForkOffset(BadOffset::Malformed)),
+            (vec![("stream-forked-from", "a")], BadHeader::ForkSource(BadName::NotAPath)),
+            (vec![("stream-forked-from", "")], BadHeader::ForkSource(BadName::NotAPath)),
+            (vec![from, from], BadHeader::Repeated(names::FORKED_FROM)),
+        ] {
+            assert_eq!(fork(&map(&pairs)), Err(why), "{pairs:?}");
+        }
+        for bad in ["-1", "abc", "1.5", "05", "+1", "", "18446744073709551616"] {
+            let pairs = map(&[from, offset, ("stream-fork-sub-offset", bad)]);
+            assert_eq!(fork(&pairs), Err(BadHeader::ForkSubOffset), "{bad}");
+        }
     }
 
     #[test]

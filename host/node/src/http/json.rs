@@ -5,6 +5,7 @@
 //! numbers, key order, duplicates and whitespace inside a message come back as they came. Next:
 //! `serve.rs`.
 
+use crate::messages::Scan;
 use crate::stream::InvalidBody;
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -59,57 +60,10 @@ fn check_depth(body: &[u8]) -> Result<(), InvalidBody> {
     Ok(())
 }
 
-/// Follows nesting and strings through bytes of JSON.
-#[derive(Clone, Copy, Debug, Default)]
-struct Scan {
-    depth: usize,
-    in_string: bool,
-    escaped: bool,
-}
-
-impl Scan {
-    fn step(&mut self, byte: u8) {
-        if self.in_string {
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' => self.escaped = true,
-                b'"' => self.in_string = false,
-                _ => {}
-            }
-            return;
-        }
-        match byte {
-            b'"' => self.in_string = true,
-            b'[' | b'{' => self.depth += 1,
-            b']' | b'}' => self.depth = self.depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-}
-
-/// Finds where messages end in bytes of a JSON stream that come in pieces.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Boundaries {
-    scan: Scan,
-}
-
-impl Boundaries {
-    /// Reads on; answers the length up to and with the last comma between messages in this piece.
-    pub fn last_end(&mut self, piece: &[u8]) -> Option<usize> {
-        let mut end = None;
-        for (at, byte) in piece.iter().enumerate() {
-            self.scan.step(*byte);
-            if *byte == b',' && self.scan.depth == 0 && !self.scan.in_string {
-                end = Some(at + 1);
-            }
-        }
-        end
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::Boundaries;
     use proptest::prelude::*;
 
     fn split_text(body: &str) -> Result<String, InvalidBody> {

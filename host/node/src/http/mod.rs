@@ -41,7 +41,7 @@ use crate::stream::{Log, Streams};
 use arc_swap::ArcSwapOption;
 use body::Upload;
 use error::Problem;
-use headers::names;
+use headers::{Fork, names};
 use headwater_env::Env;
 use headwater_metadata::{Command, Effective, NodeId, Outcome, Rejection, StreamId, View};
 use headwater_policy::{Decision, Operation, Policies};
@@ -109,6 +109,7 @@ enum Entry {
 struct Asked {
     operation: Operation,
     query: Query,
+    fork: Option<Fork>,
 }
 
 impl Frontend {
@@ -212,7 +213,11 @@ impl Frontend {
         loop {
             let view = self.shared.log.view();
             let known = Target::find(&view, head.uri.path());
-            let effective = known.as_ref().and_then(|t| view.stream(t.id)).map(|s| view.effective(s));
+            // A new fork is made by who has its source.
+            let source = asked.fork.as_ref().filter(|_| known.is_none());
+            let source = source.and_then(|fork| Target::find(&view, &fork.source));
+            let subject = known.as_ref().or(source.as_ref());
+            let effective = subject.and_then(|t| view.stream(t.id)).map(|s| view.effective(s));
             let effective = effective.unwrap_or(Effective::Unregistered);
             let route = self.route(&view, asked.operation, effective);
             tracing::debug!(?effective, decision = ?route.decision, "routed");
@@ -259,7 +264,11 @@ impl Frontend {
         };
         let operation = serve::operation(&head.method, query.live);
         let operation = operation.ok_or_else(|| Problem::method(&head.method))?;
-        Ok(Asked { operation, query })
+        let fork = match operation {
+            Operation::Create => headers::fork(&head.headers)?,
+            _ => None,
+        };
+        Ok(Asked { operation, query, fork })
     }
 
     fn route(&self, view: &View, operation: Operation, effective: Effective) -> Route {
@@ -288,9 +297,16 @@ impl Frontend {
         self.shared.counters.served.fetch_add(1, Relaxed);
         let serve = Serve { shared: &self.shared, streams: &streams, head };
         if asked.operation == Operation::Create {
-            return serve.create(upload, known).await;
+            if let (Some(fork), None) = (&asked.fork, known)
+                && view.stream_by_name(&fork.source).is_none()
+            {
+                return Err(self.missing(&fork.source, Problem::source_not_found()).await);
+            }
+            return serve.create(upload, known, asked.fork.as_ref()).await;
         }
-        let Some(target) = known else { return Err(self.missing(head.uri.path()).await) };
+        let Some(target) = known else {
+            return Err(self.missing(head.uri.path(), Problem::not_found()).await);
+        };
         // Placed before the body is read, so that it is not sent twice.
         if route::needs_owner(asked.operation) && self.has_to_be_placed(view, effective) {
             self.place(target.id).await?;
@@ -310,7 +326,7 @@ impl Frontend {
     }
 
     /// The own view has no such name: true, unless the view is late.
-    async fn missing(&self, name: &str) -> Failure {
+    async fn missing(&self, name: &str, problem: Problem) -> Failure {
         if let Err(error) = self.shared.log.barrier().await {
             let detail = format!("whether the stream exists cannot be said: {error}");
             return Problem::unavailable(detail, SOON).into();
@@ -318,7 +334,7 @@ impl Frontend {
         match self.shared.log.view().stream_by_name(name) {
             // Decide again, with the view that has it.
             Some(_) => Failure::Moved(self.shared.node),
-            None => Problem::not_found().into(),
+            None => problem.into(),
         }
     }
 

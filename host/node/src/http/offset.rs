@@ -51,6 +51,15 @@ pub fn parse(text: &str) -> Result<Offset, BadOffset> {
     }
 }
 
+/// The beginning of every stream, as a fork may name it: what the protocol's own servers give out for
+/// it, and clients have learnt.
+const ORIGIN: &str = "0000000000000000_0000000000000000";
+
+/// Reads where a fork shall begin.
+pub fn parse_fork(text: &str) -> Result<Offset, BadOffset> {
+    if text == ORIGIN { Ok(Offset::Start) } else { parse(text) }
+}
+
 fn token(text: &str) -> Option<Token> {
     if text.len() != TOKEN_LEN {
         return None;
@@ -110,6 +119,14 @@ mod tests {
     fn sentinels_are_read() {
         assert_eq!(parse("-1"), Ok(Offset::Start));
         assert_eq!(parse("now"), Ok(Offset::Now));
+    }
+
+    #[test]
+    fn a_fork_may_name_the_origin() {
+        assert_eq!(parse_fork(ORIGIN), Ok(Offset::Start));
+        assert_eq!(parse_fork("now"), Ok(Offset::Now));
+        assert_eq!(parse_fork("9999999999999999_9999999999999999"), Err(BadOffset::Malformed));
+        assert_eq!(parse(ORIGIN), Err(BadOffset::Malformed));
     }
 
     #[test]

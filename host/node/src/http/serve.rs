@@ -8,13 +8,13 @@ use crate::http::body::{Body, Upload};
 use crate::http::counters::Gauge;
 use crate::http::error::Problem;
 use crate::http::follow::Follower;
-use crate::http::headers::{self, is_json, names};
+use crate::http::headers::{self, Fork, is_json, names};
 use crate::http::json::{self, EmptyArray};
 use crate::http::offset::Offset;
 use crate::http::query::{Live, Query};
 use crate::http::sse::Encoding;
 use crate::http::{Shared, data, live};
-use crate::stream::{Append, Create, Created, From, Read, ReadLimits, StreamError, Streams};
+use crate::stream::{Append, Create, Created, ForkFrom, From, Read, ReadLimits, StreamError, Streams};
 use headwater_metadata::{NodeId, StreamId, View};
 use http::{HeaderValue, Method, Response, StatusCode, header, request};
 use std::sync::Arc;
@@ -77,22 +77,37 @@ impl Serve<'_> {
     }
 
     /// PUT.
-    pub async fn create(&self, upload: &mut Upload, known: Option<&Target>) -> Served {
+    pub async fn create(&self, upload: &mut Upload, known: Option<&Target>, fork: Option<&Fork>) -> Served {
         let asked = &self.head.headers;
-        if asked.contains_key(names::FORKED_FROM) {
-            let detail = "this server does not fork streams";
-            return Err(Problem::new(StatusCode::NOT_IMPLEMENTED, "fork", detail).into());
-        }
-        let content_type = headers::content_type(asked)?.unwrap_or(headers::DEFAULT_CONTENT_TYPE);
+        let source = fork.and_then(|fork| Target::find(&self.shared.log.view(), &fork.source));
+        let given = headers::content_type(asked)?;
+        let content_type: Arc<str> = match (given, &source) {
+            (None, Some(source)) => source.content_type.clone(),
+            (given, _) => given.unwrap_or(headers::DEFAULT_CONTENT_TYPE).into(),
+        };
         let expiry = headers::expiry(asked)?;
         let eof = headers::closes(asked);
         let mut body = upload.read().await?;
-        if is_json(content_type) && !body.is_empty() {
+        if is_json(&content_type) && !body.is_empty() {
             let split = json::split(&body, EmptyArray::Allowed);
             body = split.map_err(|e| Problem::stream(&e.into(), StreamId::default(), &self.head.method))?;
         }
         let name: Arc<str> = self.head.uri.path().into();
-        let create = Create { name, content_type: content_type.into(), expiry, eof, body };
+        let fork = match fork {
+            None => None,
+            Some(fork) => Some(ForkFrom {
+                source: fork.source.clone(),
+                at: match (fork.offset, &source) {
+                    (Offset::Now, _) => From::Now,
+                    (Offset::Token(token), Some(source)) => From::At(token.position(source.family)?),
+                    // Without a source there is no place in it to be wrong about.
+                    (Offset::Start | Offset::Token(_), _) => From::Start,
+                },
+                past: fork.sub_offset,
+                inherits_content_type: given.is_none(),
+            }),
+        };
+        let create = Create { name, content_type, expiry, eof, body, fork };
         let family = known.map_or(StreamId::default(), |target| target.family);
         let created = self.streams.create(create).await.map_err(|e| self.failed(e, family))?;
         let (status, info) = match created {
@@ -100,7 +115,8 @@ impl Serve<'_> {
             Created::Existing(info) => (StatusCode::OK, info),
         };
         let mut answer = answer::empty(status);
-        let family = known.filter(|t| t.id == info.id).map_or(info.id, |target| target.family);
+        let now = Target::find(&self.shared.log.view(), self.head.uri.path());
+        let family = now.filter(|t| t.id == info.id).map_or(info.id, |target| target.family);
         data::describe(&info, family, &mut answer);
         if status == StatusCode::CREATED
             && let Some(location) = self.own_url()

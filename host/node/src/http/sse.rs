@@ -7,8 +7,8 @@
 //! a piece ends; where that is says nothing. Next: `follow` in `serve.rs`.
 
 use crate::http::headers::{is_json, is_text};
-use crate::http::json::Boundaries;
 use crate::http::offset;
+use crate::messages::Boundaries;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use headwater_metadata::{Position, StreamId};

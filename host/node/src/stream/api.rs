@@ -22,6 +22,21 @@ pub struct Create {
     pub eof: bool,
     /// First content, in stored form; empty for none.
     pub body: Bytes,
+    /// It begins with what another stream has.
+    pub fork: Option<ForkFrom>,
+}
+
+/// Where a fork begins. A fork whose `Create` names no expiry gets its source's.
+#[derive(Clone, Debug)]
+pub struct ForkFrom {
+    /// Name of the source.
+    pub source: Arc<str>,
+    /// Everything before this place of the source is the fork's too.
+    pub at: From,
+    /// And so much past it: bytes, or messages in a JSON stream. At most up to the source's tail.
+    pub past: u64,
+    /// The content type is the source's, whatever the `Create` has.
+    pub inherits_content_type: bool,
 }
 
 /// What became of a [`Create`].
@@ -173,6 +188,18 @@ pub enum StreamError {
     ConfigMismatch {
         /// What differs.
         what: &'static str,
+    },
+    /// What was to be forked does not exist.
+    #[error("the source of the fork does not exist")]
+    SourceNotFound,
+    /// What was to be forked is deleted, and kept for its forks alone.
+    #[error("the source of the fork is deleted")]
+    SourceDeleted,
+    /// The fork would begin with more than its source has.
+    #[error("the fork sub-offset leads beyond the source's tail {tail}")]
+    ForkBeyondTail {
+        /// The source's tail.
+        tail: Position,
     },
     /// The position is no longer kept.
     #[error("the stream is kept from position {start} on")]

@@ -46,10 +46,18 @@ counters! {
     creates,
     /// First contents put into an object before their stream was registered.
     create_objects,
+    /// Streams registered as forks.
+    forks,
+    /// Forks that waited until their source was committed up to where they begin.
+    fork_commits,
     /// Streams deleted.
     deletes,
     /// Streams found to be over on access.
     expirations,
+    /// Streams that nobody asked for and that were deleted because they were over.
+    swept,
+    /// Such deletes that were refused: somebody was faster.
+    sweeps_refused,
     /// Streams opened.
     opens,
     /// Streams closed because nobody asked for them.

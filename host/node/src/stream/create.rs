@@ -1,14 +1,17 @@
 //! Registers streams. A first body is in a data object before the stream is registered, so that it is
 //! created, filled and closed in one command; the loser of a race takes its object away again.
+//! `fork.rs` settles what a fork begins with.
 
 use super::Inner;
 use super::api::{Create, Created, Info, StreamError};
 use super::counters::count;
 use super::expiry;
+use super::fork::inherited;
 use super::tail::media_type;
 use headwater_env::fail_point;
 use headwater_metadata::{
-    Answer, Command, CreateStream, ObjectKey, Outcome, Position, Rejection, Run, StreamEpoch, StreamId,
+    Answer, Command, CreateStream, ForkOf, ObjectKey, Outcome, Position, Rejection, Run, StreamEpoch,
+    StreamId,
 };
 use headwater_raft::ProposeError;
 use headwater_store::collect;
@@ -26,13 +29,23 @@ impl Inner {
             let existing = self.log.view().stream_by_name(&create.name).map(|stream| stream.id);
             let id = match existing {
                 Some(id) => id,
-                None => match self.register(&create).await? {
-                    Registered::New(id) => {
-                        count(&self.counters.creates);
-                        return Ok(Created::New(self.new_info(id, &create)));
+                None => {
+                    let registered = match &create.fork {
+                        Some(from) => self.register_fork(&create, from, until).await?,
+                        None => self.register(&create, None).await?,
+                    };
+                    match registered {
+                        Registered::New(info) => {
+                            count(&self.counters.creates);
+                            return Ok(Created::New(info));
+                        }
+                        Registered::Taken(id) => id,
+                        Registered::Refused(why) => {
+                            tracing::warn!(name = %create.name, %why, "creating was refused");
+                            return Err(StreamError::unavailable("the stream could not be created"));
+                        }
                     }
-                    Registered::Taken(id) => id,
-                },
+                }
             };
             match self.existing(id, &create).await {
                 // Gone in the meantime, or at its end: the name is free.
@@ -51,10 +64,16 @@ impl Inner {
         }
     }
 
-    async fn register(&self, create: &Create) -> Result<Registered, StreamError> {
+    /// Proposes the stream. A fork's content type and expiry are settled by now.
+    pub(super) async fn register(
+        &self,
+        create: &Create,
+        fork: Option<ForkOf>,
+    ) -> Result<Registered, StreamError> {
+        let begin = fork.map_or(Position(0), |fork| fork.at);
         let body = match create.body.is_empty() {
             true => None,
-            false => Some(self.store_body(create).await?),
+            false => Some(self.store_body(create, begin).await?),
         };
         let object = body.map(|run| run.object);
         let command = Command::CreateStream(CreateStream {
@@ -64,23 +83,24 @@ impl Inner {
             now_ms: self.env.clock.wall_ms(),
             eof: create.eof,
             body,
-            fork: None,
+            fork,
         });
         match self.log.propose(command).await {
-            Ok(Outcome::Applied(Answer::Stream(id))) => Ok(Registered::New(id)),
+            Ok(Outcome::Applied(Answer::Stream(id))) => Ok(Registered::New(self.new_info(id, create, begin))),
             Ok(Outcome::Redundant(Answer::Stream(id)) | Outcome::Rejected(Rejection::NameTaken(id))) => {
                 self.drop_object(object).await;
                 Ok(Registered::Taken(id))
             }
             Ok(outcome) => {
                 self.drop_object(object).await;
-                Err(match outcome {
-                    Outcome::Rejected(Rejection::NotRegistered { .. }) => StreamError::Fenced,
+                match outcome {
+                    Outcome::Rejected(Rejection::NotRegistered { .. }) => Err(StreamError::Fenced),
+                    Outcome::Rejected(why) => Ok(Registered::Refused(why)),
                     outcome => {
-                        tracing::warn!(name = %create.name, ?outcome, "creating was refused");
-                        StreamError::unavailable("the stream could not be created")
+                        tracing::warn!(name = %create.name, ?outcome, "an answer that belongs to no create");
+                        Err(StreamError::unavailable("the stream could not be created"))
                     }
-                })
+                }
             }
             Err(error) => {
                 if let ProposeError::Unavailable(_) | ProposeError::TooLarge { .. } = error {
@@ -92,9 +112,9 @@ impl Inner {
     }
 
     /// Writes the first content. It belongs to no stream yet; readers do not look at whose it is.
-    async fn store_body(&self, create: &Create) -> Result<Run, StreamError> {
+    async fn store_body(&self, create: &Create, begin: Position) -> Result<Run, StreamError> {
         let mut writer = Writer::new();
-        writer.add(StreamId(0), StreamEpoch(0), Position(0), [create.body.clone()], None, create.eof);
+        writer.add(StreamId(0), StreamEpoch(0), begin, [create.body.clone()], None, create.eof);
         let object = writer.finish(&self.keys);
         let put = self.env.timeout(self.options.wait, object::put(&self.store, &object)).await;
         match put {
@@ -118,10 +138,25 @@ impl Inner {
     async fn existing(self: &Arc<Self>, id: StreamId, create: &Create) -> Result<Info, StreamError> {
         let info = self.info(id).await?;
         let differs = |what| Err(StreamError::ConfigMismatch { what });
-        if media_type(&info.content_type) != media_type(&create.content_type) {
+        let view = self.log.view();
+        let there = view.stream(id).ok_or(StreamError::NotFound)?;
+        let (content_type, expiry) = match (&create.fork, there.fork) {
+            (None, None) => (&create.content_type, create.expiry),
+            (Some(from), Some(fork)) => {
+                let Some(source) = view.stream(fork.source).filter(|it| it.name == from.source) else {
+                    return differs("Stream-Forked-From");
+                };
+                if !self.is_fork_point(&view, there, fork.at, from).await? {
+                    return differs("Stream-Fork-Offset or Stream-Fork-Sub-Offset");
+                }
+                inherited(create, from, source)
+            }
+            _ => return differs("Stream-Forked-From"),
+        };
+        if media_type(&info.content_type) != media_type(content_type) {
             return differs("Content-Type");
         }
-        if info.expiry != create.expiry {
+        if info.expiry != expiry {
             return differs("Stream-TTL or Stream-Expires-At");
         }
         if info.eof != create.eof {
@@ -130,7 +165,7 @@ impl Inner {
         Ok(info)
     }
 
-    fn new_info(&self, id: StreamId, create: &Create) -> Info {
+    fn new_info(&self, id: StreamId, create: &Create, begin: Position) -> Info {
         let now = self.env.clock.wall_ms();
         Info {
             id,
@@ -138,14 +173,19 @@ impl Inner {
             content_type: create.content_type.clone(),
             expiry: create.expiry,
             expires_ms: expiry::expires_ms(create.expiry, now),
-            start: Position(0),
-            tail: Position(create.body.len() as u64),
+            start: self.start_of(id),
+            tail: Position(begin.0 + create.body.len() as u64),
             eof: create.eof,
         }
     }
 }
 
-enum Registered {
-    New(StreamId),
+/// What became of a proposal.
+pub(super) enum Registered {
+    /// The stream is new.
+    New(Info),
+    /// This stream has the name.
     Taken(StreamId),
+    /// Nothing was registered.
+    Refused(Rejection),
 }

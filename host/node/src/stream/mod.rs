@@ -5,12 +5,14 @@
 //!
 //! A request goes `owner.rs` (open it, or say who has it) → `append.rs` with `tail.rs` (judge, assign,
 //! log, wait), or `read.rs` and `follow.rs`; `create.rs`, `delete.rs` and `close.rs` change what is
-//! registered; `commit.rs` moves durable bytes into data objects, `compact.rs` joins
+//! registered, with `fork.rs` for what a fork begins with (`chain.rs` says where its bytes are) and
+//! `sweep.rs` for what is over; `commit.rs` moves durable bytes into data objects, `compact.rs` joins
 //! small ones; `recover.rs` does that for a session
 //! that ended. `api.rs` is what callers see. Nothing here knows HTTP.
 
 pub mod api;
 mod append;
+mod chain;
 pub mod checkpoint;
 mod close;
 mod commit;
@@ -20,6 +22,7 @@ mod create;
 mod delete;
 mod expiry;
 mod follow;
+mod fork;
 mod fresh;
 pub mod log;
 mod open;
@@ -29,6 +32,7 @@ pub mod recover;
 mod registry;
 mod settings;
 mod step;
+mod sweep;
 pub mod tail;
 mod uses;
 
@@ -207,6 +211,12 @@ impl Streams {
     /// get done within `limit` is left to a recovery; false then.
     pub async fn shutdown(&self, limit: Duration) -> bool {
         self.inner.shutdown(limit).await
+    }
+
+    /// Deletes streams that nobody has open and whose life is over, a part of them; how many it judged.
+    /// One node at a time is enough, a second one does no harm.
+    pub async fn sweep(&self) -> Result<usize, StreamError> {
+        self.inner.sweep().await
     }
 
     /// The session.

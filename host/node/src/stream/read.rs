@@ -6,6 +6,7 @@
 
 use super::Inner;
 use super::api::{Body, From, Info, Read, ReadLimits, StreamError};
+use super::chain::{self, Piece};
 use super::counters::count;
 use super::expiry;
 use super::open::{Ended, OpenStream, Phase, Published};
@@ -14,7 +15,7 @@ use super::step::{Step, next};
 use super::uses::InUse;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
-use headwater_metadata::{Ownership, Position, Run, Stream, StreamId};
+use headwater_metadata::{Ownership, Position, Stream, StreamId, View};
 use headwater_store::object::ReadError;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +85,7 @@ impl Inner {
 
     /// Finds the stream. `touches`: it will be read, which renews the life of some, and those are
     /// opened.
-    async fn find(
+    pub(super) async fn find(
         self: &Arc<Self>,
         id: StreamId,
         touches: bool,
@@ -128,7 +129,7 @@ impl Inner {
     }
 
     /// The first position that is kept, as far as the own view knows.
-    fn start_of(&self, id: StreamId) -> Position {
+    pub(super) fn start_of(&self, id: StreamId) -> Position {
         self.log.view().stream(id).map_or(Position(0), |stream| stream.start)
     }
 
@@ -207,7 +208,7 @@ impl Inner {
         }
         let view = self.log.view();
         let committed = view.stream(stream.id).filter(|s| s.epoch == stream.epoch).ok_or(Missed::Look)?;
-        let (mut next, body) = self.object_bytes(committed, position, limits).await?;
+        let (mut next, body) = self.object_bytes(&view, committed, position, limits).await?;
         let left = limits.bytes.saturating_sub(next.0 - position.0);
         if next != committed.end || next >= seen.durable || left == 0 {
             return Ok((next, body));
@@ -234,7 +235,7 @@ impl Inner {
         if position > stream.end {
             return Err(StreamError::BeyondTail { tail: stream.end }.into());
         }
-        let (next, body) = self.object_bytes(stream, position, limits).await?;
+        let (next, body) = self.object_bytes(&self.log.view(), stream, position, limits).await?;
         Ok(Read {
             id: stream.id,
             content_type: stream.content_type.clone(),
@@ -251,20 +252,26 @@ impl Inner {
     /// first piece is fetched here: an object that is gone means that the view is old.
     async fn object_bytes(
         &self,
+        view: &View,
         stream: &Stream,
         position: Position,
         limits: ReadLimits,
     ) -> Result<(Position, Body), Missed> {
-        let runs = choose(stream, position, limits.bytes);
-        let Some(next) = runs.last().map(|run| run.end) else {
+        let pieces = chain::pieces(view, stream, position, stream.end, limits.bytes).ok_or(Missed::Look)?;
+        let Some(next) = pieces.last().map(|piece| piece.to) else {
             return Ok((position, stream::empty().boxed()));
         };
+        Ok((next, self.bytes_in(pieces).await?))
+    }
+
+    /// The bytes of these pieces, one at least.
+    pub(super) async fn bytes_in(&self, pieces: Vec<Piece>) -> Result<Body, Missed> {
         count(&self.counters.object_reads);
         let cache = self.cache.clone();
-        let pieces = stream::iter(runs)
-            .flat_map(move |run| cache.read(&run, position.max(run.start), run.end))
-            .map(|piece| piece.map_err(Broken));
-        let mut pieces = pieces.boxed();
+        let mut pieces = stream::iter(pieces)
+            .flat_map(move |piece| cache.read(&piece.run, piece.from, piece.to))
+            .map(|piece| piece.map_err(Broken))
+            .boxed();
         let first = match pieces.next().await {
             None => return Err(StreamError::Store("a run has no bytes".into()).into()),
             Some(Err(Broken(ReadError::Gone { .. }))) => return Err(Missed::Look),
@@ -272,7 +279,7 @@ impl Inner {
             Some(Ok(first)) => first,
         };
         let rest = pieces.map(|piece| piece.map_err(|Broken(error)| store_error(error)));
-        Ok((next, stream::iter([Ok(first)]).chain(rest).boxed()))
+        Ok(stream::iter([Ok(first)]).chain(rest).boxed())
     }
 }
 
@@ -290,18 +297,6 @@ impl std::convert::From<StreamError> for Missed {
     fn from(error: StreamError) -> Missed {
         Missed::Failed(error)
     }
-}
-
-/// The runs to read from `position` on: up to the one in which the limit is reached.
-fn choose(stream: &Stream, position: Position, limit: u64) -> Vec<Run> {
-    let mut chosen: Vec<Run> = Vec::new();
-    for run in stream.runs.from(position) {
-        if !chosen.is_empty() && run.end.0 - position.0 > limit {
-            break;
-        }
-        chosen.push(*run);
-    }
-    chosen
 }
 
 /// Pieces of the tail in memory, up to the end of the append in which the limit is reached.

@@ -226,6 +226,11 @@ impl Crash {
         Arc::new(Crash { left: AtomicI64::new(request), done, dead: watch::Sender::new(false) })
     }
 
+    /// Dies at the n-th request from now on.
+    pub fn die_after(&self, requests: i64) {
+        self.left.store(requests - 1, Ordering::SeqCst);
+    }
+
     /// Dies now.
     pub fn now(&self) {
         self.left.store(0, Ordering::SeqCst);
@@ -330,6 +335,7 @@ pub fn create(name: &str, body: &'static str) -> Create {
         expiry: Expiry::Never,
         eof: false,
         body: Bytes::from_static(body.as_bytes()),
+        fork: None,
     }
 }
 

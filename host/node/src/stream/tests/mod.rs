@@ -3,6 +3,7 @@
 
 mod crash;
 mod fake;
+mod forks;
 mod life;
 mod ownership;
 mod real;
