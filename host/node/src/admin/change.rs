@@ -2,6 +2,7 @@
 //! loss of a damaged stream. Each is one command of the metadata log.
 
 use super::{Body, Call, Problem, api, json_answer, json_with};
+use crate::config;
 use crate::node::Parts;
 use headwater_metadata::{Command, NodeId, Outcome, Rejection, View};
 use headwater_raft::ProposeError;
@@ -25,6 +26,12 @@ pub async fn set_node(call: Call<'_>, id: &str) -> Result<Response<Body>, Proble
     let NodeChange { slots, labels, draining } = call.json().await?;
     if slots.is_none() && labels.is_none() && draining.is_none() {
         return Err(Problem::bad("nothing to change: give slots, labels or draining"));
+    }
+    for (key, value) in labels.iter().flatten() {
+        if key.contains('=') {
+            return Err(Problem::bad(format!("`{key}` is not the key of a label: it has an equals sign")));
+        }
+        config::label(&format!("{key}={value}")).map_err(Problem::bad)?;
     }
     let view = fresh(parts).await;
     if view.node(node).is_none() {

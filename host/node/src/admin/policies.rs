@@ -78,6 +78,13 @@ pub async fn put(call: Call<'_>, name: &str) -> Result<Response<Body>, Problem> 
             .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the check broke off"))?;
     let report = checked.map_err(|why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why.to_string()))?;
     let digest = headwater_policy::digest_of(&component);
+    let view = parts.metadata.view();
+    let built_in = headwater_policy::builtin().0;
+    if digest != built_in && view.policy_by_name(&name).is_some_and(|policy| policy.digest == built_in) {
+        return Err(Problem::conflict(format!(
+            "`{name}` is the policy inside the binary: push this one under another name"
+        )));
+    }
     let command = Command::PutPolicy {
         name: name.as_str().into(),
         version: report.description.version.as_str().into(),

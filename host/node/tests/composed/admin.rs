@@ -73,6 +73,8 @@ async fn refusals_are_problem_documents_with_a_reason() {
         (Method::POST, "/admin/nodes/x", r#"{"slots":1}"#, StatusCode::BAD_REQUEST),
         (Method::POST, "/admin/nodes/1", r#"{"slot":1}"#, StatusCode::BAD_REQUEST),
         (Method::POST, "/admin/nodes/1", "{}", StatusCode::BAD_REQUEST),
+        (Method::POST, "/admin/nodes/1", r#"{"labels":{"":"x"}}"#, StatusCode::BAD_REQUEST),
+        (Method::POST, "/admin/nodes/1", r#"{"labels":{"a=b":"x"}}"#, StatusCode::BAD_REQUEST),
         (Method::DELETE, "/admin/nodes/9", "", StatusCode::NOT_FOUND),
         (Method::POST, "/admin/transfer", r#"{"stream":"/none","to":1}"#, StatusCode::NOT_FOUND),
         (Method::PUT, "/admin/policies/x", "no component", StatusCode::UNPROCESSABLE_ENTITY),
