@@ -84,6 +84,7 @@ fn a_new_node_joins_and_catches_up_from_a_snapshot() {
         let view = cluster.node(4).admin().cluster().await?;
         let learners = view["learners"].as_array().map_or(0, Vec::len);
         ensure!(view["voters"].as_array().is_some_and(|v| v.len() == 3) && learners == 1, "{view}");
+        ensure!(installed(&cluster, 4).await? > 0.0, "it caught up without a snapshot");
         reads_everywhere(&cluster, stream, format!("first of {stream}\n").as_bytes()).await?;
         // It takes its share at once.
         let owners = [
@@ -111,9 +112,14 @@ fn a_wiped_node_comes_back_as_a_new_learner_under_its_id() {
         let index = applied(&cluster, 1).await?;
         let before = cluster.node(1).admin().node(2).await?;
         cluster.node(2).kill().await?;
+        let identity = cluster.node(2).settings().data.join("identity");
+        let lost = std::fs::read(&identity)?;
         cluster.node(2).wipe()?;
         cluster.node(2).start().await?;
         caught_up(&cluster, 2, index).await?;
+        // Another raft member, that knows what it knows from a snapshot.
+        ensure!(std::fs::read(&identity)? != lost, "the wiped node is the raft member that it was");
+        ensure!(installed(&cluster, 2).await? > 0.0, "it caught up without a snapshot");
         let after = cluster.node(1).admin().node(2).await?;
         ensure!(after["epoch"].as_u64() > before["epoch"].as_u64(), "{before} became {after}");
         for stream in &streams {
@@ -122,6 +128,11 @@ fn a_wiped_node_comes_back_as_a_new_learner_under_its_id() {
         }
         Ok(())
     });
+}
+
+/// Snapshots that a node took from the leader since it started.
+async fn installed(cluster: &Cluster, id: u64) -> Result<f64> {
+    cluster.node(id).admin().metric("headwater_raft_snapshots_installed_total").await
 }
 
 /// What a node said that must have ended with an error.

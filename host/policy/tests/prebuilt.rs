@@ -9,7 +9,9 @@
 use bytes::Bytes;
 use headwater_guest_build::{Manifest, Toolchain, Workspace, build, differences, sha256};
 use headwater_metadata::{Candidate, Choice, NodeId, Placement, StreamId, Subject};
-use headwater_policy::{Decision, Operation, Options, Ownership, Policies, builtin, check, digest_of};
+use headwater_policy::{
+    Decision, Operation, Options, Ownership, Policies, builtin, check, digest_of, native_route,
+};
 use headwater_policy_sdk as sdk;
 use headwater_policy_sdk::Policy;
 use highest_id::HighestId;
@@ -162,6 +164,50 @@ fn decide_alike<P: Policy>(component: &[u8]) {
     let counts = policies.counters();
     assert_eq!((counts.placements, counts.routes), (INPUTS, INPUTS));
     assert_eq!(counts.routing_instances, 1, "one thread needs one warm instance");
+}
+
+/// Who has a stream, seen from node 1, and where the request goes: every state, here and elsewhere, each
+/// with and without a transfer on its way.
+fn routes_from_node_one() -> Vec<(Ownership, Decision)> {
+    use Ownership::*;
+    let (here, there, third) = (NodeId(1), NodeId(2), NodeId(3));
+    let moving = |source, target| Transferring { source, target };
+    vec![
+        (Unregistered, Decision::Here),
+        (moving(there, here), Decision::Here),
+        (moving(here, there), Decision::Redirect(there)),
+        (moving(there, third), Decision::Redirect(third)),
+        (Opened(here), Decision::Here),
+        (Opened(there), Decision::Redirect(there)),
+        (Placed(here), Decision::Here),
+        (Placed(there), Decision::Redirect(there)),
+        (Unplaced, Decision::Here),
+        (Closed(here), Decision::Here),
+        (Closed(there), Decision::Here),
+    ]
+}
+
+#[test]
+fn the_table_of_routes_holds_natively_and_through_the_component() {
+    let policies = Policies::new(Options::default()).expect("engines");
+    let (digest, component) = builtin();
+    policies.prepare(digest, Bytes::from_static(component)).expect("compiles");
+    policies.set_active(digest).expect("ready");
+    let operations = [
+        Operation::Create,
+        Operation::Append,
+        Operation::Read,
+        Operation::Tail,
+        Operation::Inspect,
+        Operation::Delete,
+    ];
+    for (ownership, expected) in routes_from_node_one() {
+        assert_eq!(native_route(NodeId(1), ownership), expected, "natively: {ownership:?}");
+        for operation in operations {
+            let routed = policies.route(NodeId(1), operation, ownership, |_| true);
+            assert_eq!((routed.decision, routed.fallback), (expected, None), "{operation:?} {ownership:?}");
+        }
+    }
 }
 
 /// The native side of a policy by its name; a new policy of the workspace must be added here.

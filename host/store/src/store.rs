@@ -128,6 +128,9 @@ impl Store {
         let hold = Hold::new(env.clone());
         let (objects, files, kind): (Arc<dyn ObjectStore>, _, _) = match parsed.scheme() {
             "memory" => (Arc::new(InMemory::new()), None, Kind::Memory),
+            "s3" if parsed.host_str().is_none_or(str::is_empty) => {
+                return Err(refuse("it names no bucket".into()));
+            }
             "s3" => (
                 s3::open(&parsed, settings, hold.clone()).map_err(|e| refuse(e.to_string()))?,
                 None,

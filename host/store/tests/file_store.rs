@@ -245,6 +245,8 @@ async fn a_url_that_is_no_store_is_refused_in_plain_words() {
     for (url, words) in [
         ("ftp://host/path", "ftp: none of file, s3, memory"),
         ("nonsense", "relative URL"),
+        ("s3://", "names no bucket"),
+        ("s3:///prefix", "names no bucket"),
         ("file://host/path", "not a path of this machine"),
         ("file:///proc/nowhere", "/proc/nowhere is not a store"),
     ] {
