@@ -122,6 +122,11 @@ fn two_nodes_that_race_to_place_a_stream_agree() {
             done??;
         }
         cluster.settled().await?;
+        let mut second = 0.0;
+        for node in cluster.nodes() {
+            second += node.admin().metric("headwater_http_places_redundant_total").await?;
+        }
+        ensure!(second > 0.0, "no placement came second: nobody raced");
         let mut views = Vec::new();
         for node in cluster.nodes() {
             let mut owners = BTreeMap::new();

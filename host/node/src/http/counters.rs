@@ -34,6 +34,10 @@ macro_rules! counters {
 }
 
 counters! {
+    /// Streams that this node had placed, here or elsewhere.
+    places,
+    /// Placements that came second: the stream had been placed meanwhile.
+    places_redundant,
     /// Connections open now.
     connections,
     /// Connections accepted.

@@ -353,6 +353,12 @@ impl Frontend {
     async fn place(&self, stream: StreamId) -> Result<(), Failure> {
         use headwater_metadata::Answer;
         let outcome = self.shared.log.propose(Command::Place { stream }).await;
+        let counters = &self.shared.counters;
+        match &outcome {
+            Ok(Outcome::Applied(_)) => counters.places.fetch_add(1, Relaxed),
+            Ok(Outcome::Redundant(_)) => counters.places_redundant.fetch_add(1, Relaxed),
+            _ => 0,
+        };
         match outcome {
             Ok(Outcome::Applied(Answer::Owner(node)) | Outcome::Redundant(Answer::Owner(node)))
                 if node != self.shared.node =>
