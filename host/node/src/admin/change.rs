@@ -104,7 +104,7 @@ pub async fn fault(call: Call<'_>) -> Result<Response<Body>, Problem> {
 
 /// A view that has what was committed before this request, when that is to be had in short time:
 /// somebody who was just told of a stream or a session at one node names it at another.
-async fn fresh(parts: &Parts) -> Arc<View> {
+pub(super) async fn fresh(parts: &Parts) -> Arc<View> {
     let _ = parts.env.timeout(api::FRESH, parts.metadata.barrier()).await;
     parts.metadata.view()
 }

@@ -3,7 +3,7 @@
 //! A component is checked before it is proposed, and activated only when every registered node says
 //! that it has compiled it. `node/peer.rs` asks them.
 
-use super::change::propose;
+use super::change::{fresh, propose};
 use super::{Body, Call, Problem, api, json_answer, json_with};
 use crate::node::{Parts, peer};
 use headwater_metadata::{Command, Digest, NodeId, View};
@@ -126,13 +126,13 @@ struct Activation {
 pub async fn activate(call: Call<'_>) -> Result<Response<Body>, Problem> {
     let parts = call.parts;
     let Activation { digest } = call.json().await?;
-    let digest = resolve(&parts.metadata.view(), &digest)?;
+    let digest = resolve(&*fresh(parts).await, &digest)?;
     switch(parts, digest).await
 }
 
 /// `POST /admin/policies/rollback`.
 pub async fn rollback(parts: &Parts) -> Result<Response<Body>, Problem> {
-    match parts.metadata.view().active_policy().previous {
+    match fresh(parts).await.active_policy().previous {
         Some(previous) => switch(parts, previous).await,
         None => Err(Problem::conflict("no policy was active before this one")),
     }
@@ -140,7 +140,7 @@ pub async fn rollback(parts: &Parts) -> Result<Response<Body>, Problem> {
 
 /// `DELETE /admin/policies/{digest}`.
 pub async fn remove(parts: &Parts, digest: &str) -> Result<Response<Body>, Problem> {
-    let policy = resolve(&parts.metadata.view(), digest)?;
+    let policy = resolve(&*fresh(parts).await, digest)?;
     propose(parts, Command::RemovePolicy { policy }).await?;
     Ok(json_answer(&json!({ "digest": policy.to_string(), "removed": true })))
 }

@@ -60,7 +60,9 @@ impl Inner {
     pub(super) async fn info(self: &Arc<Self>, id: StreamId) -> Result<Info, StreamError> {
         let until = self.deadline();
         match self.find(id, false, until).await? {
-            Place::Here(in_use) => {
+            Place::Here(mut in_use) => {
+                // Whoever watches a stream must not keep it open by that.
+                in_use.looks();
                 let stream = in_use.stream();
                 if self.is_expired(stream) {
                     self.expire_open(stream);

@@ -21,6 +21,7 @@ pub struct Uses {
 pub struct InUse {
     stream: Arc<OpenStream>,
     clock: Arc<dyn Clock>,
+    looks: bool,
 }
 
 /// Marks a stream as having a live reader for as long as it lives.
@@ -65,19 +66,26 @@ impl InUse {
     /// Begins a use.
     pub fn new(stream: Arc<OpenStream>, clock: Arc<dyn Clock>) -> InUse {
         stream.uses.requests.fetch_add(1, Ordering::Relaxed);
-        InUse { stream, clock }
+        InUse { stream, clock, looks: false }
     }
 
     /// The stream.
     pub fn stream(&self) -> &Arc<OpenStream> {
         &self.stream
     }
+
+    /// This use only looks at the stream: it does not put off the moment at which it counts as idle.
+    pub fn looks(&mut self) {
+        self.looks = true;
+    }
 }
 
 impl Drop for InUse {
     fn drop(&mut self) {
         let uses = &self.stream.uses;
-        uses.used_ms.fetch_max(millis(self.clock.monotonic()), Ordering::Relaxed);
+        if !self.looks {
+            uses.used_ms.fetch_max(millis(self.clock.monotonic()), Ordering::Relaxed);
+        }
         uses.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }

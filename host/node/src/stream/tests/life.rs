@@ -79,7 +79,11 @@ async fn idle_streams_are_closed_and_revived() {
     let producer = |seq| Append { producer: Some(Producer { id: "p".into(), epoch: 0, seq }), ..text("x") };
     assert!(!p.streams.append(id, producer(0)).await.expect("new").duplicate);
     p.streams.append(id, Append { seq: Some("5".into()), ..text("y") }).await.expect("seq");
-    super::pause(Duration::from_secs(5)).await;
+    // Whoever looks at it, again and again, does not keep it open.
+    for _ in 0..50 {
+        p.streams.info(id).await.expect("there");
+        super::pause(Duration::from_millis(100)).await;
+    }
     assert_eq!(ownership(&cluster, id), Ownership::Closed(NodeId(1)));
     assert_eq!((p.streams.open_count(), p.streams.counters().idle_closes), (0, 1));
     assert_eq!(p.all(id).await, "xy", "read without opening");
